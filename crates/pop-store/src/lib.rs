@@ -1,1 +1,27 @@
-//! pop-store
+#![doc = include_str!("../README.md")]
+
+// In reading order: the seam, what goes through it, what stands behind it, what stands on it.
+mod store;
+
+mod batch;
+mod durable;
+mod error;
+mod ext;
+mod keyspace;
+mod scan;
+
+pub mod merge;
+
+pub mod backend;
+
+#[cfg(feature = "testkit")]
+pub mod testkit;
+
+pub use backend::memory::MemStore;
+pub use batch::{Precondition, WriteBatch};
+pub use durable::{Durable, Unsettled};
+pub use error::{Error, ErrorKind, Outcome, Result};
+pub use ext::StoreExt;
+pub use keyspace::Keyspace;
+pub use scan::{Direction, Entry, Scan};
+pub use store::{Capabilities, Durability, Snapshot, SnapshotSupport, Staging, Store};

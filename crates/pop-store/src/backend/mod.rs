@@ -1,0 +1,3 @@
+//! The backends: memory always, each engine behind a feature of its name.
+
+pub mod memory;

@@ -1,0 +1,1 @@
+//! The conformance kit, and the stores that misbehave on purpose.
