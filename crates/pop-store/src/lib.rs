@@ -13,6 +13,7 @@ mod scan;
 pub mod merge;
 
 pub mod backend;
+pub mod table;
 
 #[cfg(feature = "testkit")]
 pub mod testkit;
