@@ -107,14 +107,16 @@ pub fn broker(sh: &Shell, backends: &[Backend]) -> Result<PathBuf> {
     executable(&messages).context("cargo built the broker but named no program")
 }
 
-/// The program among Cargo's messages. Asking Cargo holds wherever its target folder is.
+/// The broker among Cargo's messages. Asking Cargo holds wherever its target folder is.
 fn executable(messages: &str) -> Option<PathBuf> {
     let messages = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut paths =
-        messages.filter_map(|message| Some(message.get("executable")?.as_str()?.into()));
-    paths.next_back()
+    let mut broker = messages.filter(|message| {
+        let name = message.get("target").and_then(|target| target.get("name"));
+        name.and_then(Value::as_str) == Some("pop-broker")
+    });
+    broker.find_map(|message| Some(message.get("executable")?.as_str()?.into()))
 }
 
 #[cfg(test)]
@@ -137,9 +139,10 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_the_last_one_that_cargo_names() {
-        let messages = r#"{"reason":"compiler-artifact","executable":null}
-{"reason":"compiler-artifact","executable":"/t/debug/pop-broker"}
+    fn the_broker_is_found_among_what_cargo_built() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"pop_broker"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"helper"},"executable":"/t/debug/helper"}
+{"reason":"compiler-artifact","target":{"name":"pop-broker"},"executable":"/t/debug/pop-broker"}
 {"reason":"build-finished","success":true}"#;
         assert_eq!(
             executable(messages),
