@@ -19,13 +19,11 @@ pub fn run(flags: flags::Bench) -> Result<()> {
         .backends();
     native::require(&sh, &backends)?;
     let features = features(&backends);
-    // Only the benchmarks: the library target has none, and would not know their flags.
-    let name = flags
-        .name
-        .map_or_else(|| vec!["--benches".into()], |it| vec!["--bench".into(), it]);
+    // The pattern leaves the library target out, which has tests and no benchmarks.
+    let name = flags.name.unwrap_or_else(|| "*".to_owned());
     cmd!(
         sh,
-        "cargo bench -p pop-benches --no-default-features --features {features} {name...}"
+        "cargo bench -p pop-benches --no-default-features --features {features} --bench {name}"
     )
     .run()?;
     Ok(())
