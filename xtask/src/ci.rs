@@ -35,7 +35,7 @@ pub fn run() -> Result<()> {
     steps.run("layers", "cargo xtask layers", layers::run)?;
     steps.run("tidy", "cargo xtask tidy", tidy::run)?;
     if deny::is_installed(&sh) {
-        let alone = "cargo deny check --config .config/deny.toml bans licenses sources";
+        let alone = "cargo deny --config .config/deny.toml check bans licenses sources";
         steps.run("licences and sources", alone, || deny::run(&sh))?;
     } else {
         steps.skip("licences and sources", "cargo-deny is not installed");

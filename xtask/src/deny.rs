@@ -22,7 +22,7 @@ pub fn is_installed(sh: &Shell) -> bool {
 pub fn run(sh: &Shell) -> Result<()> {
     cmd!(
         sh,
-        "cargo deny check --config .config/deny.toml bans licenses sources"
+        "cargo deny --config .config/deny.toml check bans licenses sources"
     )
     .run()?;
     Ok(())
