@@ -46,12 +46,15 @@ pub fn run() -> Result<()> {
         || native::require(&sh, &Backend::ALL),
     )?;
     let alone = format!(
-        "cargo clippy --workspace --all-targets --features {}",
+        "cargo clippy --workspace --all-targets --features {} -- -D warnings",
         lint::EVERYTHING
     );
     steps.run("clippy", &alone, || lint::clippy(&sh))?;
-    let alone = "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps";
-    steps.run("docs", alone, || lint::docs(&sh))?;
+    let alone = format!(
+        "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --features {}",
+        lint::EVERYTHING
+    );
+    steps.run("docs", &alone, || lint::docs(&sh))?;
     tests(&sh, &mut steps)?;
     readme_commands(&sh, &mut steps)?;
     // Built once for all that follows, which only chooses by `--store`.

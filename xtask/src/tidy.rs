@@ -72,10 +72,15 @@ pub fn run() -> Result<()> {
 
 /// All files that are committed or would be.
 fn files(sh: &Shell) -> Result<Vec<String>> {
-    let files = cmd!(sh, "git ls-files -z --cached --others --exclude-standard")
-        .quiet()
-        .read()
-        .context("tidy asks git which files are part of the repository")?;
+    // A CI machine may have cloned as another user, and reading names is safe.
+    let trust = ["-c", "safe.directory=*"];
+    let files = cmd!(
+        sh,
+        "git {trust...} ls-files -z --cached --others --exclude-standard"
+    )
+    .quiet()
+    .read()
+    .context("tidy asks git which files are part of the repository")?;
     let files = files.split('\0').filter(|path| !path.is_empty());
     // A file that was removed but not yet committed as removed is still listed.
     Ok(files
