@@ -1,0 +1,106 @@
+//! The command line, and the text that `--help` prints.
+
+use std::ffi::OsString;
+
+use crate::backends::{Backend, Selection};
+
+xflags::xflags! {
+    /// Builds, runs, tests and checks this workspace. Everything goes through here.
+    ///
+    /// First steps, on a machine that has rustup and nothing else:
+    ///
+    ///   cargo xtask demo     build the broker, start it, watch a message go through
+    ///   cargo xtask run      build the broker and keep it serving
+    ///   cargo xtask test     pass the tests
+    ///
+    /// Before a commit: `cargo xtask fix`, then `cargo xtask ci`.
+    ///
+    /// A BACKEND is memory, fjall, sled or rocksdb. The first three need rustc alone.
+    /// RocksDB is C++: it needs libclang and a C++ compiler, and half an hour on two cores
+    /// the first time. Where they can be installed without asking (root on Debian or
+    /// Ubuntu) they are; elsewhere the exact command is printed.
+    cmd xtask {
+        /// Prints this text.
+        default cmd help {}
+
+        /// Builds the broker and serves in the foreground until Ctrl-C.
+        cmd run {
+            /// The store to build in and to use; fjall unless said otherwise.
+            optional -s, --store backend: Backend
+            /// Handed to `pop-broker serve` as they are, after `--`.
+            repeated args: OsString
+        }
+
+        /// Builds the broker, starts it as its own process on a temporary folder, and talks
+        /// to it through gRPC: send, receive, let a lease run out, acknowledge. Each step is
+        /// printed.
+        cmd demo {
+            /// The store to build in and to use; fjall unless said otherwise.
+            optional -s, --store backend: Backend
+        }
+
+        /// Runs unit, integration and documentation tests. Alone, it runs all that rustc
+        /// can build by itself: every crate, and memory, fjall and sled.
+        cmd test {
+            /// Only the store and the broker on this backend; `all` is everything, RocksDB
+            /// included.
+            optional -b, --backend backend: Selection
+        }
+
+        /// Sends and receives with the unmodified official clients. A language whose
+        /// toolchain is absent is named as skipped.
+        cmd interop {
+            /// python, node, rust, java or go; may be repeated; all of them if absent.
+            repeated -l, --lang language: String
+            /// The store under the broker; may be repeated; fjall if absent.
+            repeated -b, --backend backend: Backend
+            /// How many messages each client sends; 1000 if absent.
+            optional -n, --messages count: u32
+            /// Through TLS instead of plain text.
+            optional --tls
+        }
+
+        /// Kills the broker with SIGKILL in the middle of sends, receives and
+        /// acknowledgements, again and again, and checks that nothing that was promised is
+        /// lost.
+        cmd torture {
+            /// How often to kill; 20 if absent.
+            optional -k, --kills count: u32
+            /// The durable store to torture; fjall if absent; `all` is each durable one.
+            optional -b, --backend backend: Selection
+            /// How many synced sends are spread over the kills; 10000 if absent.
+            optional -o, --ops count: u32
+        }
+
+        /// Runs the benchmarks and prints throughput and latencies.
+        cmd bench {
+            /// One benchmark (a file in benches/benches, without `.rs`); all if absent.
+            optional name: String
+            /// The backend to build in beside memory; fjall if absent; `all` is every one.
+            optional -b, --backend backend: Selection
+        }
+
+        /// Checks that the crates depend on each other strictly downward.
+        cmd layers {}
+
+        /// Checks what no lint sees: module docs, a README and a changelog per crate, paths
+        /// of one machine, commands in the README that don't exist.
+        cmd tidy {}
+
+        /// Formats, and applies what Clippy can repair. The only command that writes.
+        cmd fix {}
+
+        /// All of the above that decides whether a change is good, cheap checks first: format,
+        /// layers, tidy, Clippy, docs, tests on every backend, the demo, the official
+        /// clients, torture in short. Stops at the first failure and says how to run that
+        /// step alone.
+        cmd ci {}
+    }
+}
+
+impl Xtask {
+    /// The whole help text.
+    pub fn help() -> &'static str {
+        Self::HELP_
+    }
+}
