@@ -290,6 +290,12 @@ impl Staging for MemStaging {
             Error::new(ErrorKind::Invalid, NAME, "load")
                 .with_detail(format!("keyspace {keyspace} is not staged"))
         })?;
+        // What no batch could carry must not come in beside the batches either.
+        let mut batch = WriteBatch::new();
+        for entry in &entries {
+            batch.put(keyspace, entry.key.clone(), entry.value.clone());
+        }
+        batch.check(NAME, &[keyspace])?;
         map.extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
         Ok(())
     }

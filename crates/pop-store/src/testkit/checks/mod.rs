@@ -1,0 +1,130 @@
+//! The checks, one sentence each; [`conformance!`](crate::conformance) makes tests of them.
+//!
+//! A check fails by a panic. The comment above each names the mistake of a backend that
+//! it is there to catch.
+
+#![allow(clippy::indexing_slicing, reason = "a check fails by a panic")]
+
+pub mod batch;
+pub mod concurrent;
+pub mod crash;
+pub mod durable;
+pub mod keys;
+pub mod lifecycle;
+pub mod limits;
+pub mod model;
+pub mod replace;
+pub mod scan;
+pub mod snapshot;
+
+use bytes::Bytes;
+
+use super::{KEYSPACES, Kit, StoreFactory};
+use crate::{
+    Durability, Entry, Error, ErrorKind, Keyspace, Result, Scan, Snapshot, Store, StoreExt,
+    WriteBatch,
+};
+
+const A: Keyspace = KEYSPACES[0];
+const B: Keyspace = KEYSPACES[1];
+const C: Keyspace = KEYSPACES[2];
+
+/// Bytes of their own, from anything.
+fn bytes(raw: impl AsRef<[u8]>) -> Bytes {
+    Bytes::copy_from_slice(raw.as_ref())
+}
+
+/// An entry, from anything.
+fn entry(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Entry {
+    Entry {
+        key: bytes(key),
+        value: bytes(value),
+    }
+}
+
+/// Entries whose values are their keys.
+fn entries<const N: usize>(keys: [&str; N]) -> Vec<Entry> {
+    keys.iter().map(|key| entry(key, key)).collect()
+}
+
+/// A batch that puts these.
+fn puts<const N: usize>(rows: [(Keyspace, &str, &str); N]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for (keyspace, key, value) in rows {
+        batch.put(keyspace, bytes(key), bytes(value));
+    }
+    batch
+}
+
+/// Commits `batch`, which the contract says must work.
+async fn commit<S: Store + ?Sized>(store: &S, batch: WriteBatch) {
+    store
+        .write(batch, Durability::Buffered)
+        .await
+        .expect("the write is committed");
+}
+
+/// Puts keys as their own values.
+async fn commit_keys<S: Store, const N: usize>(store: &S, keyspace: Keyspace, keys: [&str; N]) {
+    commit(store, puts(keys.map(|key| (keyspace, key, key)))).await;
+}
+
+async fn get<S: Store + ?Sized>(
+    store: &S,
+    keyspace: Keyspace,
+    key: impl AsRef<[u8]>,
+) -> Option<Bytes> {
+    store
+        .get(keyspace, key.as_ref())
+        .await
+        .expect("the key is read")
+}
+
+/// The same as text, where the check wrote text.
+async fn get_text<S: Store + ?Sized>(store: &S, keyspace: Keyspace, key: &str) -> Option<String> {
+    let value = get(store, keyspace, key).await?;
+    Some(String::from_utf8_lossy(&value).into_owned())
+}
+
+async fn scan<S: Store + ?Sized>(store: &S, keyspace: Keyspace, scan: Scan) -> Vec<Entry> {
+    store.scan(keyspace, scan).await.expect("the range is read")
+}
+
+async fn scan_snapshot(snapshot: &dyn Snapshot, keyspace: Keyspace) -> Vec<Entry> {
+    snapshot
+        .scan(keyspace, Scan::all())
+        .await
+        .expect("the range is read")
+}
+
+/// Everything in a keyspace, in pages.
+async fn all<S: Store>(store: &S, keyspace: Keyspace) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    store
+        .for_each_page(keyspace, Scan::all(), |page| {
+            entries.extend(page);
+            Ok::<_, Error>(true)
+        })
+        .await
+        .expect("the keyspace is read");
+    entries
+}
+
+/// Checks that a call was refused, and as what.
+#[track_caller]
+fn refused<T>(answer: Result<T>, kind: ErrorKind) -> Error {
+    match answer {
+        Ok(_) => panic!("the call must be refused as: {kind}; it was done"),
+        Err(error) => {
+            assert_eq!(error.kind(), kind, "the kind of: {error}");
+            error
+        }
+    }
+}
+
+/// Closes a store and opens its folder again.
+async fn reopen<F: StoreFactory>(kit: &Kit<F>, store: F::Store) -> F::Store {
+    store.close().await.expect("the store closes");
+    drop(store);
+    kit.open().await
+}

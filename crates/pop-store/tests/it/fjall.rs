@@ -1,0 +1,21 @@
+//! The fjall store keeps the contract.
+
+use std::path::Path;
+
+use pop_store::{
+    Result,
+    backend::{FjallStore, OpenOptions},
+    testkit::{KEYSPACES, StoreFactory},
+};
+
+struct Fjall;
+
+impl StoreFactory for Fjall {
+    type Store = FjallStore;
+
+    async fn open(&self, folder: &Path) -> Result<FjallStore> {
+        FjallStore::open(folder, OpenOptions::new(&KEYSPACES))
+    }
+}
+
+pop_store::conformance!(Fjall);

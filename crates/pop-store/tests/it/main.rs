@@ -1,0 +1,10 @@
+//! The kit over every backend, and over stores that are wrong on purpose.
+
+mod memory;
+
+#[cfg(feature = "fjall")]
+mod fjall;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+#[cfg(feature = "sled")]
+mod sled;

@@ -1,0 +1,21 @@
+//! The RocksDB store keeps the contract.
+
+use std::path::Path;
+
+use pop_store::{
+    Result,
+    backend::{OpenOptions, RocksStore},
+    testkit::{KEYSPACES, StoreFactory},
+};
+
+struct Rocks;
+
+impl StoreFactory for Rocks {
+    type Store = RocksStore;
+
+    async fn open(&self, folder: &Path) -> Result<RocksStore> {
+        RocksStore::open(folder, OpenOptions::new(&KEYSPACES))
+    }
+}
+
+pop_store::conformance!(Rocks);

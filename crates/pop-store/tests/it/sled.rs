@@ -1,0 +1,21 @@
+//! The sled store keeps the contract.
+
+use std::path::Path;
+
+use pop_store::{
+    Result,
+    backend::{OpenOptions, SledStore},
+    testkit::{KEYSPACES, StoreFactory},
+};
+
+struct Sled;
+
+impl StoreFactory for Sled {
+    type Store = SledStore;
+
+    async fn open(&self, folder: &Path) -> Result<SledStore> {
+        SledStore::open(folder, OpenOptions::new(&KEYSPACES))
+    }
+}
+
+pop_store::conformance!(Sled);
