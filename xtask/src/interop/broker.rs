@@ -1,0 +1,103 @@
+//! A broker as its own process, on a folder and a port of its own.
+
+use std::ffi::OsStr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use xshell::{Shell, TempDir};
+
+use super::process::{Ended, poll, start, tail, wait_limited};
+
+const START_MAX: Duration = Duration::from_secs(60);
+const STOP_MAX: Duration = Duration::from_secs(20);
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// A broker that accepts connections. Dropping it kills the process and removes its folder.
+pub(super) struct Broker {
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+    _data: TempDir,
+}
+
+impl Broker {
+    /// Starts `binary` on an empty folder of the store `backend` and waits until it accepts.
+    pub(super) fn start(shell: &Shell, binary: &Path, backend: &str, log: &Path) -> Result<Self> {
+        let data = shell.create_temp_dir()?;
+        let (address, admin) = free_addresses()?;
+        let mut command = Command::new(binary);
+        command
+            .arg("serve")
+            .args([OsStr::new("--store"), OsStr::new(backend)])
+            .args([OsStr::new("--data"), data.path().as_os_str()])
+            .args([
+                "--listen",
+                &address.to_string(),
+                "--admin",
+                &admin.to_string(),
+            ]);
+        let child = start(&mut command, log)?;
+        let mut broker = Self {
+            child,
+            address,
+            log: log.to_owned(),
+            _data: data,
+        };
+        broker.wait_until_accepting()?;
+        Ok(broker)
+    }
+
+    /// Where clients connect.
+    pub(super) fn endpoint(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Asks the broker to end, as an operator does, and checks that it does so cleanly.
+    pub(super) fn stop(mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("the broker was gone before it was stopped: {status}");
+        }
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status()?;
+        ensure!(sent.success(), "kill -TERM {pid}: {sent}");
+        match wait_limited(&mut self.child, STOP_MAX)? {
+            Ended::With(status) if status.success() => Ok(()),
+            Ended::With(status) => bail!("after SIGTERM the broker ended with {status}"),
+            Ended::Killed => bail!("the broker was still there {STOP_MAX:?} after SIGTERM"),
+        }
+    }
+
+    fn wait_until_accepting(&mut self) -> Result<()> {
+        let (child, address) = (&mut self.child, self.address);
+        let accepts = poll(START_MAX, || match child.try_wait()? {
+            Some(status) => bail!("the broker ended at once: {status}"),
+            None => Ok(TcpStream::connect_timeout(&address, CONNECT_MAX).is_ok()),
+        });
+        match accepts {
+            Ok(true) => Ok(()),
+            Ok(false) => bail!("the broker does not accept connections after {START_MAX:?}"),
+            Err(error) => bail!("{error}; it said\n{}", tail(&self.log, super::TAIL_LINES)),
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // After a clean stop there is nothing to kill, and on the way out of a failure there is
+        // nobody to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two free addresses; both listeners are open at once, so that they differ.
+fn free_addresses() -> Result<(SocketAddr, SocketAddr)> {
+    let (first, second) = (
+        TcpListener::bind("127.0.0.1:0")?,
+        TcpListener::bind("127.0.0.1:0")?,
+    );
+    Ok((first.local_addr()?, second.local_addr()?))
+}
