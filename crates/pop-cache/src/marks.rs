@@ -42,7 +42,10 @@ impl Marks {
     /// The pages that lie wholly below `gate`.
     pub(crate) fn pages_below(&self, gate: Offset) -> Vec<u64> {
         let (first_kept, _) = MarkPage::locate(gate);
-        self.pages.range(..first_kept).map(|(page, _)| *page).collect()
+        self.pages
+            .range(..first_kept)
+            .map(|(page, _)| *page)
+            .collect()
     }
 
     pub(crate) fn drop_pages(&mut self, pages: &[u64]) {

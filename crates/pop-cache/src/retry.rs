@@ -81,7 +81,9 @@ impl RetryEntries {
     pub fn take(&mut self, count: usize) -> Vec<u64> {
         let mut taken = Vec::new();
         while taken.len() < count {
-            let Some(sequence) = self.ready.pop_first() else { break };
+            let Some(sequence) = self.ready.pop_first() else {
+                break;
+            };
             self.busy.insert(sequence, Busy::Taken);
             taken.push(sequence);
         }
@@ -100,9 +102,17 @@ impl RetryEntries {
     #[must_use]
     pub fn plan_removal(&self, sequences: &[u64]) -> (Vec<RetryRemoval>, u64) {
         let lowest_busy = self.busy.keys().find(|busy| !sequences.contains(busy));
-        let lowest = [lowest_busy, self.ready.first()].into_iter().flatten().min();
-        let removals = sequences.iter().map(|sequence| RetryRemoval { sequence: *sequence });
-        (removals.collect(), lowest.copied().unwrap_or(self.next_sequence))
+        let lowest = [lowest_busy, self.ready.first()]
+            .into_iter()
+            .flatten()
+            .min();
+        let removals = sequences.iter().map(|sequence| RetryRemoval {
+            sequence: *sequence,
+        });
+        (
+            removals.collect(),
+            lowest.copied().unwrap_or(self.next_sequence),
+        )
     }
 
     /// The removal is committed: the entry is gone.

@@ -69,7 +69,10 @@ impl DueCursor {
     /// Ends a pass that removed every hint below `cleared` and left the next one at
     /// `next`. Returns the floor to store: `cleared`, or the lowest write in flight.
     pub fn end_pass(&mut self, cleared: LeaseTime, next: Option<LeaseTime>) -> LeaseTime {
-        let lowest_pending = self.pending.first_key_value().map(|(deadline, _)| *deadline);
+        let lowest_pending = self
+            .pending
+            .first_key_value()
+            .map(|(deadline, _)| *deadline);
         let floor = lowest_pending.map_or(cleared, |pending| pending.min(cleared));
         self.floor = self.floor.max(floor);
         self.lower_earliest(next);

@@ -11,5 +11,5 @@ mod worker;
 pub use cursor::DueCursor;
 pub use pass::{Classified, Due, classify};
 pub use schedule::{DueSchedule, DueTicket};
-pub use sink::{Revival, RevivalKind, RetrySink, SinkError};
+pub use sink::{RetrySink, Revival, RevivalKind, SinkError};
 pub use worker::{PassReport, Reviver, ReviverOptions};

@@ -1,7 +1,7 @@
 //! One look at the due index, as a pure step: hints and rows in, what to do out.
 
 use bytes::Bytes;
-use pop_model::{Checkpoint, CodecError, DueKey, LeaseTime};
+use pop_model::{Checkpoint, CodecError, DueKey, LeaseTime, StoredKey, StoredValue};
 use pop_store::Entry;
 
 /// A delivery whose time is up, with the row as it was read.
@@ -77,7 +77,11 @@ pub fn classify(hint: &Entry, key: &DueKey, row: Option<Bytes>, now: LeaseTime) 
                 row,
                 checkpoint,
             });
-            if later { Classified::Moved(due) } else { Classified::Due(due) }
+            if later {
+                Classified::Moved(due)
+            } else {
+                Classified::Due(due)
+            }
         }
     }
 }

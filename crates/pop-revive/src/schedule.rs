@@ -35,7 +35,6 @@ impl DueSchedule {
 
     /// Announces a write that will put a hint for `deadline`. The ticket says which
     /// deadline to write, and must be told when the write has an outcome.
-    #[must_use]
     pub fn announce(&self, shard: ShardId, deadline: LeaseTime) -> DueTicket {
         let deadline = self.cursor(shard).lock().announce(deadline);
         DueTicket {
@@ -48,14 +47,23 @@ impl DueSchedule {
     /// The earliest moment at which any shard may have something due.
     #[must_use]
     pub fn earliest(&self) -> Option<LeaseTime> {
-        let earliest = self.inner.cursors.iter().map(|cursor| cursor.lock().earliest());
+        let earliest = self
+            .inner
+            .cursors
+            .iter()
+            .map(|cursor| cursor.lock().earliest());
         earliest.flatten().min()
     }
 
     /// The shards that may have something due at `now`.
     #[must_use]
     pub fn due_shards(&self, now: LeaseTime) -> Vec<ShardId> {
-        let due = |shard: &ShardId| self.cursor(*shard).lock().earliest().is_some_and(|at| at <= now);
+        let due = |shard: &ShardId| {
+            self.cursor(*shard)
+                .lock()
+                .earliest()
+                .is_some_and(|at| at <= now)
+        };
         ShardId::all().filter(due).collect()
     }
 
