@@ -31,7 +31,7 @@ const PROGRAM_SECONDS_MAX: u32 = 150;
 /// A program that did not is ended from outside.
 const PROGRAM_MAX: Duration = Duration::from_secs(180);
 /// How many programs run at once; most of their time they wait for messages to come back.
-const PROGRAMS_AT_ONCE: usize = 2;
+const PROGRAMS_AT_ONCE: usize = 3;
 const TAIL_LINES: usize = 30;
 
 /// What to run.
@@ -179,11 +179,15 @@ impl Round<'_> {
 
     /// Prints what the table has no room for.
     fn explain(&self, rows: &[Row], log: &Path) {
-        let problems: Vec<_> = rows.iter().filter_map(Row::problem).collect();
-        for problem in &problems {
-            say(&format!("\ninterop on {}: {problem}", self.backend));
+        let failed: Vec<_> = rows.iter().filter(|row| row.problem().is_some()).collect();
+        for row in &failed {
+            let problem = row.problem().unwrap_or_default();
+            say(&format!(
+                "\n{} on {}: {problem}",
+                row.language, self.backend
+            ));
         }
-        if !problems.is_empty() {
+        if !failed.is_empty() {
             say(&format!(
                 "the broker, {}:\n{}",
                 log.display(),
@@ -261,8 +265,15 @@ impl Round<'_> {
         if self.options.tls {
             command.arg("--tls");
         }
-        let finished = run_limited(&mut command, &log, PROGRAM_MAX)?;
-        judge(client.language, self.options.messages, finished.ended, &log)?;
+        let errors = log.with_extension("errors.log");
+        let finished = run_limited(&mut command, &log, &errors, PROGRAM_MAX)?;
+        judge(
+            client.language,
+            self.options.messages,
+            finished.ended,
+            &log,
+            &errors,
+        )?;
         Ok(finished.took)
     }
 }

@@ -273,8 +273,10 @@ func (t *trip) verify(message *rmq.MessageView) (int, bool) {
 	if body := message.GetBody(); !bytes.Equal(body, wanted.body) {
 		t.ledger.problem("message %d: body of %d bytes differs, sent were %d", index, len(body), len(wanted.body))
 	}
-	if tag := message.GetTag(); tag == nil || *tag != wanted.tag {
-		t.ledger.problem("message %d: tag %v, sent was %q", index, tag, wanted.tag)
+	if tag := message.GetTag(); tag == nil {
+		t.ledger.problem("message %d: no tag, sent was %q", index, wanted.tag)
+	} else if *tag != wanted.tag {
+		t.ledger.problem("message %d: tag %q, sent was %q", index, *tag, wanted.tag)
 	}
 	if keys := slices.Sorted(slices.Values(message.GetKeys())); !slices.Equal(keys, wanted.keys) {
 		t.ledger.problem("message %d: keys %q", index, keys)

@@ -2,14 +2,14 @@
 
 use std::ffi::OsStr;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use xshell::{Shell, TempDir};
 
-use super::process::{Ended, poll, start, tail, wait_limited};
+use super::process::{Ended, last_line, poll, start, wait_limited};
 
 const START_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(20);
@@ -19,7 +19,6 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Broker {
     child: Child,
     address: SocketAddr,
-    log: PathBuf,
     _data: TempDir,
 }
 
@@ -39,14 +38,13 @@ impl Broker {
                 "--admin",
                 &admin.to_string(),
             ]);
-        let child = start(&mut command, log)?;
+        let child = start(&mut command, log, log)?;
         let mut broker = Self {
             child,
             address,
-            log: log.to_owned(),
             _data: data,
         };
-        broker.wait_until_accepting()?;
+        broker.wait_until_accepting(log)?;
         Ok(broker)
     }
 
@@ -60,8 +58,11 @@ impl Broker {
         if let Some(status) = self.child.try_wait()? {
             bail!("the broker was gone before it was stopped: {status}");
         }
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status()?;
+        let pid = self.child.id();
+        // The shell's own `kill`: slim systems have no other.
+        let sent = Command::new("sh")
+            .args(["-c", &format!("kill -TERM {pid}")])
+            .status()?;
         ensure!(sent.success(), "kill -TERM {pid}: {sent}");
         match wait_limited(&mut self.child, STOP_MAX)? {
             Ended::With(status) if status.success() => Ok(()),
@@ -70,17 +71,17 @@ impl Broker {
         }
     }
 
-    fn wait_until_accepting(&mut self) -> Result<()> {
+    fn wait_until_accepting(&mut self, log: &Path) -> Result<()> {
         let (child, address) = (&mut self.child, self.address);
         let accepts = poll(START_MAX, || match child.try_wait()? {
-            Some(status) => bail!("the broker ended at once: {status}"),
+            Some(status) => bail!("the broker ended at once, {status}: {}", last_line(log)),
             None => Ok(TcpStream::connect_timeout(&address, CONNECT_MAX).is_ok()),
-        });
-        match accepts {
-            Ok(true) => Ok(()),
-            Ok(false) => bail!("the broker does not accept connections after {START_MAX:?}"),
-            Err(error) => bail!("{error}; it said\n{}", tail(&self.log, super::TAIL_LINES)),
-        }
+        })?;
+        ensure!(
+            accepts,
+            "the broker does not accept connections after {START_MAX:?}"
+        );
+        Ok(())
     }
 }
 

@@ -71,7 +71,12 @@ pub(super) const LANGUAGES: &[Language] = &[
         tools: &[&["cargo", "--version"]],
         trust: Trust::NoTls,
         prepare: prepare_rust,
-        program: |places| Command::new(places.output.join("debug/pop-interop-rust")),
+        program: |places| {
+            let mut command = Command::new(places.output.join("debug/pop-interop-rust"));
+            // The client panics on what it does not know, and one line says enough.
+            command.env("RUST_BACKTRACE", "0");
+            command
+        },
     },
     Language {
         name: "java",
@@ -153,7 +158,7 @@ impl Places {
 
     /// Runs one step of a preparation in the folder `within`.
     fn step(&self, within: &Path, command: &mut Command) -> Result<()> {
-        let ended = run_limited(command.current_dir(within), &self.log, STEP_MAX)?.ended;
+        let ended = run_limited(command.current_dir(within), &self.log, &self.log, STEP_MAX)?.ended;
         match ended {
             Ended::With(status) if status.success() => Ok(()),
             Ended::With(status) => bail!("{}", self.failed(command, &status.to_string())),
@@ -191,7 +196,7 @@ fn prepare_python(places: &Places) -> Result<()> {
             create.args(["-m", "venv", "--clear"]).arg(&venv),
         )?;
         let mut install = Command::new(venv.join("bin/pip"));
-        install.args(["install", "--quiet", "--no-deps", "-r"]);
+        install.args(["install", "--quiet", "-r"]);
         places.step(
             &places.output,
             install.arg(places.source.join("requirements.txt")),
@@ -217,10 +222,6 @@ fn prepare_rust(places: &Places) -> Result<()> {
     build
         .args(["build", "--locked", "--target-dir"])
         .arg(&places.output);
-    // A wrapper or flags of the outer build are none of this one's business.
-    build
-        .env_remove("RUSTFLAGS")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS");
     places.step(&places.source, &mut build)
 }
 

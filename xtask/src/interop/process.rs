@@ -27,21 +27,35 @@ pub(super) struct Finished {
     pub(super) took: Duration,
 }
 
-/// Starts `command` with both its outputs in the new file `log`.
-pub(super) fn start(command: &mut Command, log: &Path) -> Result<Child> {
-    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+/// Starts `command` with its output in the new file `log` and its errors in `errors`, which may be
+/// the same file.
+pub(super) fn start(command: &mut Command, log: &Path, errors: &Path) -> Result<Child> {
+    let create = |path: &Path| {
+        File::create(path).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let file = create(log)?;
+    let errors = if errors == log {
+        file.try_clone()?
+    } else {
+        create(errors)?
+    };
     let name = command.get_program().display().to_string();
     command
         .stdin(Stdio::null())
-        .stdout(file.try_clone()?)
-        .stderr(file)
+        .stdout(file)
+        .stderr(errors)
         .spawn()
         .with_context(|| format!("cannot start {name}"))
 }
 
 /// Runs `command` to its end or to `limit`, whichever comes first.
-pub(super) fn run_limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Finished> {
-    let mut child = start(command, log)?;
+pub(super) fn run_limited(
+    command: &mut Command,
+    log: &Path,
+    errors: &Path,
+    limit: Duration,
+) -> Result<Finished> {
+    let mut child = start(command, log, errors)?;
     let started_at = now();
     let ended = wait_limited(&mut child, limit)?;
     Ok(Finished {
@@ -88,6 +102,16 @@ pub(super) fn tail(path: &Path, lines: usize) -> String {
         .get(all.len().saturating_sub(lines)..)
         .unwrap_or_default();
     kept.iter().map(|line| format!("    | {line}\n")).collect()
+}
+
+/// The last line of the file at `path` that is not blank, empty if there is none.
+pub(super) fn last_line(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    text.lines()
+        .rfind(|line| !line.trim().is_empty())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[allow(clippy::print_stdout, reason = "what a person who runs this waits for")]

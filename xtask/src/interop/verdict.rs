@@ -61,15 +61,29 @@ impl Row {
 }
 
 /// Passes a program that says that all is well, about the pinned client, with exit code 0.
-pub(super) fn judge(language: &Language, messages: u32, ended: Ended, log: &Path) -> Result<()> {
+///
+/// `log` is what it printed, `errors` what it or its client printed as errors.
+pub(super) fn judge(
+    language: &Language,
+    messages: u32,
+    ended: Ended,
+    log: &Path,
+    errors: &Path,
+) -> Result<()> {
     let printed = fs::read(log)?;
-    judge_text(
+    let judged = judge_text(
         language,
         messages,
         ended,
         &String::from_utf8_lossy(&printed),
-    )
-    .map_err(|error| anyhow!("{error:#}\n{}", tail(log, super::TAIL_LINES)))
+    );
+    judged.map_err(|error| {
+        let (out, err) = (
+            tail(log, super::TAIL_LINES),
+            tail(errors, super::TAIL_LINES / 3),
+        );
+        anyhow!("{error:#}\n{out}its errors, {}:\n{err}", errors.display())
+    })
 }
 
 fn judge_text(language: &Language, messages: u32, ended: Ended, text: &str) -> Result<()> {
