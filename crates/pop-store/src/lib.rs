@@ -17,6 +17,10 @@ pub mod backend;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
+#[cfg(feature = "blocking")]
+pub use backend::engine::OpenOptions;
+#[cfg(feature = "fjall")]
+pub use backend::fjall::FjallStore;
 pub use backend::memory::MemStore;
 pub use batch::{Precondition, WriteBatch};
 pub use durable::{Durable, Unsettled};
