@@ -8,7 +8,9 @@
 //!   when it is made, and a full one is synced whole before the next one is begun.
 
 mod error;
+mod journal;
 mod key;
+mod trial;
 
 #[cfg(test)]
 mod tests;
@@ -52,8 +54,19 @@ impl FjallStore {
     /// `Unavailable` if they can't be read or written.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let folder = DataFolder::claim(path, NAME)?;
-        let engine = FjallEngine::open(&folder.engine_path())?;
-        Self::start(engine, Some(folder), &options)
+        let path = folder.engine_path();
+        let trial = journal::check(&path, folder.high_water()?.sequence())?;
+        let started =
+            FjallEngine::open(&path).and_then(|engine| Self::start(engine, Some(folder), &options));
+        let settled = match started {
+            Ok(_) => trial.confirm(),
+            Err(_) => trial.undo(),
+        };
+        if let Err(error) = settled {
+            // The next open tries again.
+            tracing::warn!(path = %path.display(), %error, "a journal's copy is left");
+        }
+        started
     }
 }
 
