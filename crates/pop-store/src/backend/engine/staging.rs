@@ -153,21 +153,34 @@ impl<E: Engine> EngineStaging<E> {
             .await
     }
 
-    fn check_entries(&self, entries: &[Entry]) -> Result<()> {
-        for entry in entries {
-            let bytes = entry.key.len() + entry.value.len();
-            if entry.key.len() > WriteBatch::KEY_BYTES_MAX || bytes > WriteBatch::BYTES_MAX {
-                return Err(self.shared.core.error(ErrorKind::Invalid, "load").with_detail(
-                    format!(
-                        "an entry has a key of {} bytes and {bytes} in all, the limits are {} and {}",
-                        entry.key.len(),
-                        WriteBatch::KEY_BYTES_MAX,
-                        WriteBatch::BYTES_MAX
-                    ),
-                ));
-            }
+    /// A load has the limits of a batch, so that a loaded entry can be written again.
+    fn check_entries(&self, entries: &[Entry]) -> Result<usize> {
+        let invalid = |detail: String| {
+            self.shared
+                .core
+                .error(ErrorKind::Invalid, "load")
+                .with_detail(detail)
+        };
+        let bytes = entries.iter().map(|it| it.key.len() + it.value.len()).sum();
+        if entries.len() > WriteBatch::KEYS_MAX || bytes > WriteBatch::BYTES_MAX {
+            return Err(invalid(format!(
+                "{} entries of {bytes} bytes, the limits are {} and {}: split them",
+                entries.len(),
+                WriteBatch::KEYS_MAX,
+                WriteBatch::BYTES_MAX
+            )));
         }
-        Ok(())
+        match entries
+            .iter()
+            .find(|it| it.key.len() > WriteBatch::KEY_BYTES_MAX)
+        {
+            None => Ok(bytes),
+            Some(entry) => Err(invalid(format!(
+                "a key has {} bytes, the limit is {}",
+                entry.key.len(),
+                WriteBatch::KEY_BYTES_MAX
+            ))),
+        }
     }
 }
 
@@ -193,24 +206,15 @@ impl<E: Engine> Drop for EngineStaging<E> {
 #[async_trait]
 impl<E: Engine> Staging for EngineStaging<E> {
     async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
-        self.check_entries(&entries)?;
-        let mut rest = entries;
-        // In the sizes of a batch, so that a load holds up the writers no longer than one.
-        loop {
-            let tail = rest.split_off(group_length(&rest).min(rest.len()));
-            let group = std::mem::replace(&mut rest, tail);
-            let bytes: usize = group.iter().map(|it| it.key.len() + it.value.len()).sum();
-            let permit = self.shared.core.room(bytes + 1, "load").await?;
-            self.shared
-                .ask("load", move |writer| {
-                    let _permit = permit;
-                    writer.load(keyspace, group)
-                })
-                .await?;
-            if rest.is_empty() {
-                return Ok(());
-            }
-        }
+        let bytes = self.check_entries(&entries)?;
+        // An empty load costs something too.
+        let permit = self.shared.core.room(bytes + 1, "load").await?;
+        self.shared
+            .ask("load", move |writer| {
+                let _permit = permit;
+                writer.load(keyspace, entries)
+            })
+            .await
     }
 
     async fn publish(self: Box<Self>) -> Result<()> {
@@ -223,14 +227,4 @@ impl<E: Engine> Staging for EngineStaging<E> {
             .ask("abort", move |writer| writer.abort_staging(id))
             .await
     }
-}
-
-/// How many of `entries`, at least one, make a group.
-fn group_length(entries: &[Entry]) -> usize {
-    let mut bytes = 0;
-    let fitting = entries.iter().take(WriteBatch::KEYS_MAX).take_while(|it| {
-        bytes += it.key.len() + it.value.len();
-        bytes <= WriteBatch::BYTES_MAX
-    });
-    fitting.count().max(1)
 }

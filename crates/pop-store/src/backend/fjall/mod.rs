@@ -6,6 +6,7 @@
 //! - A buffered group is handed to the operating system before it is answered. A synced one
 //!   takes `fdatasync` of the journal, which is enough: a journal's length is set and synced
 //!   when it is made, and a full one is synced whole before the next one is begun.
+//! - Reads go through a snapshot: fjall's plain reads see a batch that is half applied.
 
 mod error;
 mod journal;
@@ -36,6 +37,12 @@ use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan, Snap
 
 const NAME: &str = "fjall";
 const CACHE_BYTES: u64 = 64 << 20;
+// Both bound what an open has to read again, and what idle spaces keep on disk by holding
+// back old journals: the store's own space is in every one of them.
+const MEMTABLE_BYTES: u64 = 32 << 20;
+const JOURNALS_BYTES_MAX: u64 = 128 << 20;
+// A new journal is made with this much room, and fjall begins another one above it.
+const JOURNAL_BYTES: u64 = 64 << 20;
 // Where fjall keeps its trees. It does not sync this folder when it adds one.
 const TREES: &str = "keyspaces";
 
@@ -87,7 +94,10 @@ impl FjallEngine {
     pub fn open(path: &Path) -> Result<Self> {
         // A damaged length in its files can run into an assertion of fjall.
         let opened = catch_unwind(AssertUnwindSafe(|| {
-            Database::builder(path).cache_size(CACHE_BYTES).open()
+            Database::builder(path)
+                .cache_size(CACHE_BYTES)
+                .max_journaling_size(JOURNALS_BYTES_MAX)
+                .open()
         }));
         let database = opened
             .map_err(|_| {
@@ -113,6 +123,18 @@ impl FjallEngine {
             .get(space)
             .cloned()
             .ok_or_else(|| unknown(space))
+    }
+
+    /// Gives back the room of what a dropped space had written to the journal: fjall
+    /// begins a new one only when a tree is flushed, and drops an old one only when all are.
+    fn relieve_journal(&self, trees: &HashMap<Space, Tree>) -> fjall::Result<()> {
+        if self.database.journal_disk_space()? <= JOURNAL_BYTES {
+            return Ok(());
+        }
+        for tree in trees.values() {
+            tree.rotate_memtable()?;
+        }
+        Ok(())
     }
 
     /// The keys of a range that `changes` does not rewrite anyway.
@@ -171,7 +193,9 @@ impl Engine for FjallEngine {
         }
         let tree = self
             .database
-            .keyspace(space.name(), KeyspaceCreateOptions::default)
+            .keyspace(space.name(), || {
+                KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES)
+            })
             .map_err(error::write_failed)?;
         sync_folder(&self.path.join(TREES)).map_err(|it| error::write_failed(it.into()))?;
         trees.insert(space.clone(), tree);
@@ -179,13 +203,14 @@ impl Engine for FjallEngine {
     }
 
     fn drop_space(&self, space: &Space) -> Result<()> {
-        match self.trees.write().remove(space) {
-            Some(tree) => self
-                .database
+        let mut trees = self.trees.write();
+        if let Some(tree) = trees.remove(space) {
+            self.database
                 .delete_keyspace(tree)
-                .map_err(error::write_failed),
-            None => Ok(()),
+                .and_then(|()| self.relieve_journal(&trees))
+                .map_err(error::write_failed)?;
         }
+        Ok(())
     }
 
     fn apply(&self, changes: &Changes, sync: bool) -> Result<()> {
@@ -229,14 +254,11 @@ impl Engine for FjallEngine {
     }
 
     fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Bytes>> {
-        let value = self.tree(space)?.get(key::encode(key));
-        let value = value.map_err(error::read_failed)?;
-        Ok(value.map(|it| Bytes::copy_from_slice(&it)))
+        read(&self.database.snapshot(), &self.tree(space)?, key)
     }
 
     fn scan(&self, space: &Space, scan: &Scan) -> Result<Vec<Entry>> {
-        // The iterator reads as of the moment it was made.
-        collect(self.tree(space)?.range::<Vec<u8>, _>(bounds(scan)), scan)
+        read_range(&self.database.snapshot(), &self.tree(space)?, scan)
     }
 
     fn snapshot(&self) -> Result<Option<Arc<dyn EngineSnapshot>>> {
@@ -247,17 +269,19 @@ impl Engine for FjallEngine {
     }
 }
 
-type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
-
-fn bounds(scan: &Scan) -> Bounds {
-    let end = scan.end.as_deref().map(|end| key::encode(end).into_owned());
-    (
-        Bound::Included(key::encode(&scan.start).into_owned()),
-        end.map_or(Bound::Unbounded, Bound::Excluded),
-    )
+fn read(snapshot: &fjall::Snapshot, tree: &Tree, key: &[u8]) -> Result<Option<Bytes>> {
+    let value = snapshot.get(tree, key::encode(key));
+    let value = value.map_err(error::read_failed)?;
+    Ok(value.map(|it| Bytes::copy_from_slice(&it)))
 }
 
-fn collect(range: fjall::Iter, scan: &Scan) -> Result<Vec<Entry>> {
+fn read_range(snapshot: &fjall::Snapshot, tree: &Tree, scan: &Scan) -> Result<Vec<Entry>> {
+    let end = scan.end.as_deref().map(key::encode);
+    let bounds = (
+        Bound::Included(key::encode(&scan.start)),
+        end.map_or(Bound::Unbounded, Bound::Excluded),
+    );
+    let range = snapshot.range(tree, bounds);
     let entry = |guard: fjall::Guard| {
         let (key, value) = guard.into_inner().map_err(error::read_failed)?;
         Ok(Entry {
@@ -290,14 +314,10 @@ impl fmt::Debug for FjallSnapshot {
 
 impl EngineSnapshot for FjallSnapshot {
     fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Bytes>> {
-        let value = self.snapshot.get(self.tree(space)?, key::encode(key));
-        let value = value.map_err(error::read_failed)?;
-        Ok(value.map(|it| Bytes::copy_from_slice(&it)))
+        read(&self.snapshot, self.tree(space)?, key)
     }
 
     fn scan(&self, space: &Space, scan: &Scan) -> Result<Vec<Entry>> {
-        let tree = self.tree(space)?;
-        let range = self.snapshot.range::<Vec<u8>, _>(tree, bounds(scan));
-        collect(range, scan)
+        read_range(&self.snapshot, self.tree(space)?, scan)
     }
 }
