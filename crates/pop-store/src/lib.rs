@@ -18,6 +18,10 @@ pub mod table;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
+#[cfg(feature = "blocking")]
+pub use backend::engine::OpenOptions;
+#[cfg(feature = "fjall")]
+pub use backend::fjall::FjallStore;
 pub use backend::memory::MemStore;
 pub use batch::{Precondition, WriteBatch};
 pub use durable::{Durable, Unsettled};

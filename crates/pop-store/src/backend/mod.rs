@@ -1,3 +1,11 @@
 //! The backends: memory always, each engine behind a feature of its name.
 
 pub mod memory;
+
+#[cfg(feature = "blocking")]
+pub mod engine;
+#[cfg(feature = "blocking")]
+pub mod folder;
+
+#[cfg(feature = "fjall")]
+pub mod fjall;

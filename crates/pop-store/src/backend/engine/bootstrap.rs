@@ -1,0 +1,165 @@
+//! What happens between an engine's open and a store's first call: the format is checked,
+//! leftovers of a crash are swept, the keyspaces are there.
+
+use bytes::Bytes;
+
+use super::{
+    Changes, Engine, Operation, Space,
+    layout::Layout,
+    record::{self, FORMAT, FORMAT_VERSION, LAYOUT, SEQUENCE},
+};
+use crate::{Error, ErrorKind, Keyspace, Result, backend::folder::HighWater};
+
+/// Where a store starts from.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) layout: Layout,
+    pub(super) sequence: u64,
+}
+
+/// Readies `engine` for a store with `keyspaces`.
+pub(super) fn bootstrap<E: Engine>(
+    engine: &E,
+    high_water: Option<&mut HighWater>,
+    keyspaces: &[Keyspace],
+) -> Result<Start> {
+    let mut boot = Boot {
+        engine,
+        system: Space::system(),
+        spaces: engine.spaces()?,
+    };
+    let is_new = !boot.spaces.contains(&boot.system);
+    engine.open_space(&boot.system)?;
+    let has_format = !is_new && boot.check_format()?;
+    let mut sequence = boot.sequence()?;
+    if let Some(high_water) = &high_water {
+        boot.check_history(sequence, high_water.sequence())?;
+    }
+    let mut layout = boot.layout()?;
+    boot.sweep(&layout)?;
+    let changed = boot.open_keyspaces(&mut layout, keyspaces)?;
+    if changed || !has_format {
+        sequence += 1;
+        boot.record(&layout, sequence)?;
+        if let Some(high_water) = high_water {
+            high_water
+                .record(sequence)
+                .map_err(|error| boot.error(ErrorKind::Unavailable).with_source(error))?;
+        }
+    }
+    Ok(Start { layout, sequence })
+}
+
+struct Boot<'a, E> {
+    engine: &'a E,
+    system: Space,
+    spaces: Vec<Space>,
+}
+
+impl<E: Engine> Boot<'_, E> {
+    fn error(&self, kind: ErrorKind) -> Error {
+        Error::new(kind, self.engine.name(), "open")
+    }
+
+    fn damaged(&self, record: &[u8]) -> Error {
+        self.error(ErrorKind::Corrupt).with_detail(format!(
+            "the {} record is damaged; restore the folder from a backup",
+            record.escape_ascii()
+        ))
+    }
+
+    fn number(&self, key: &[u8]) -> Result<Option<u64>> {
+        let Some(sealed) = self.engine.get(&self.system, key)? else {
+            return Ok(None);
+        };
+        match record::unseal_number(&sealed) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.damaged(key)),
+        }
+    }
+
+    /// Whether the format record is there. It is absent only if the first open was cut short.
+    fn check_format(&self) -> Result<bool> {
+        match self.number(FORMAT)? {
+            Some(FORMAT_VERSION) => Ok(true),
+            Some(version) => Err(self.error(ErrorKind::Incompatible).with_detail(format!(
+                "the folder has format {version}, this program reads format {FORMAT_VERSION}: \
+                 use the version of the program that wrote it, or dump there and restore here"
+            ))),
+            None if self.spaces.len() > 1 => Err(self.damaged(FORMAT)),
+            None => Ok(false),
+        }
+    }
+
+    fn sequence(&self) -> Result<u64> {
+        Ok(self.number(SEQUENCE)?.unwrap_or(0))
+    }
+
+    /// A history that ends before what was synced was cut: by a damaged log that the engine
+    /// recovered by leaving off its end, by a lost file, by an old copy of the folder.
+    fn check_history(&self, found: u64, synced: u64) -> Result<()> {
+        if found >= synced {
+            return Ok(());
+        }
+        Err(self.error(ErrorKind::Corrupt).with_detail(format!(
+            "the history ends at group {found}, but group {synced} was synced: the engine's log \
+             is damaged or files are missing; restore the folder from a backup"
+        )))
+    }
+
+    fn layout(&self) -> Result<Layout> {
+        let Some(sealed) = self.engine.get(&self.system, LAYOUT)? else {
+            return Ok(Layout::default());
+        };
+        let layout = Layout::decode(&sealed).ok_or_else(|| self.damaged(LAYOUT))?;
+        if let Some(lost) = layout.spaces().find(|it| !self.spaces.contains(it)) {
+            return Err(self.error(ErrorKind::Corrupt).with_detail(format!(
+                "space {lost} is in use and missing; restore the folder from a backup"
+            )));
+        }
+        Ok(layout)
+    }
+
+    /// Drops what a crash left: stagings that were not published, generations out of use.
+    fn sweep(&mut self, layout: &Layout) -> Result<()> {
+        for space in std::mem::take(&mut self.spaces) {
+            if space != self.system && !layout.spaces().any(|used| *used == space) {
+                tracing::info!(store = self.engine.name(), %space, "sweeping an unused space");
+                self.engine.drop_space(&space)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a keyspace was added.
+    fn open_keyspaces(&self, layout: &mut Layout, keyspaces: &[Keyspace]) -> Result<bool> {
+        let mut changed = false;
+        for &keyspace in keyspaces {
+            if layout.space(keyspace).is_none() {
+                layout.advance(keyspace);
+                changed = true;
+            }
+        }
+        for space in layout.spaces() {
+            self.engine.open_space(space)?;
+        }
+        Ok(changed)
+    }
+
+    fn record(&self, layout: &Layout, sequence: u64) -> Result<()> {
+        let put = |key: &'static [u8], value| Operation {
+            space: self.system.clone(),
+            key: Bytes::from_static(key),
+            value: Some(value),
+        };
+        let changes = Changes {
+            operations: vec![
+                put(FORMAT, record::seal_number(FORMAT_VERSION)),
+                put(LAYOUT, layout.encode()),
+                put(SEQUENCE, record::seal_number(sequence)),
+            ],
+            ..Changes::default()
+        };
+        self.engine.apply(&changes, true)
+    }
+}

@@ -1,0 +1,216 @@
+//! An engine in memory that counts, fails, panics and waits on demand.
+
+use std::{
+    collections::BTreeMap,
+    ops::Bound,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::super::{Changes, Engine, EngineStore, OpenOptions, Space};
+use crate::{
+    Capabilities, Direction, Entry, Error, ErrorKind, Keyspace, Result, Scan, SnapshotSupport,
+    WriteBatch,
+};
+
+pub(super) const A: Keyspace = Keyspace::new("a");
+pub(super) const B: Keyspace = Keyspace::new("b");
+
+pub(super) type Map = BTreeMap<Bytes, Bytes>;
+
+/// What the next write or sync does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Refuse,
+    Fail,
+    Panic,
+}
+
+/// The engine's insides, which outlive it, so that a test can look and open again.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    pub(super) spaces: Mutex<BTreeMap<Space, Map>>,
+    pub(super) apply_count: AtomicUsize,
+    pub(super) sync_count: AtomicUsize,
+    pub(super) fault: Mutex<Option<Fault>>,
+    /// While a sender is here, each apply says that it began and waits for a word.
+    pub(super) gate: Mutex<Option<Gate>>,
+    pub(super) open_count: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) began: mpsc::Sender<()>,
+    pub(super) go_on: mpsc::Receiver<()>,
+}
+
+impl Disk {
+    pub(super) fn applied(&self) -> usize {
+        self.apply_count.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn synced(&self) -> usize {
+        self.sync_count.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn fail_next(&self, fault: Fault) {
+        *self.fault.lock() = Some(fault);
+    }
+
+    pub(super) fn space_names(&self) -> Vec<String> {
+        let spaces = self.spaces.lock();
+        spaces.keys().map(|it| it.name().to_owned()).collect()
+    }
+
+    /// Holds the next applies: the first end hears of each, the second lets each go on.
+    pub(super) fn hold(&self) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let (began, begun) = mpsc::channel();
+        let (release, go_on) = mpsc::channel();
+        *self.gate.lock() = Some(Gate { began, go_on });
+        (begun, release)
+    }
+
+    fn meet_fault(&self) -> Result<()> {
+        match self.fault.lock().take() {
+            None => Ok(()),
+            Some(Fault::Panic) => panic!("the engine was told to panic"),
+            Some(fault) => {
+                let kind = if fault == Fault::Refuse {
+                    ErrorKind::Unavailable
+                } else {
+                    ErrorKind::InDoubt
+                };
+                Err(Error::new(kind, "fake", "write").with_detail("as told"))
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct FakeEngine {
+    disk: Arc<Disk>,
+    snapshot: SnapshotSupport,
+}
+
+impl FakeEngine {
+    pub(super) fn new(disk: &Arc<Disk>) -> Self {
+        disk.open_count.fetch_add(1, Ordering::SeqCst);
+        Self {
+            disk: Arc::clone(disk),
+            snapshot: SnapshotSupport::CopiedUpTo { bytes_max: 1 << 20 },
+        }
+    }
+
+    pub(super) fn with_snapshot(mut self, snapshot: SnapshotSupport) -> Self {
+        self.snapshot = snapshot;
+        self
+    }
+}
+
+impl Drop for FakeEngine {
+    fn drop(&mut self) {
+        self.disk.open_count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Engine for FakeEngine {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::core()
+            .with_durable(0)
+            .with_snapshot(self.snapshot)
+    }
+
+    fn spaces(&self) -> Result<Vec<Space>> {
+        Ok(self.disk.spaces.lock().keys().cloned().collect())
+    }
+
+    fn open_space(&self, space: &Space) -> Result<()> {
+        self.disk.spaces.lock().entry(space.clone()).or_default();
+        Ok(())
+    }
+
+    fn drop_space(&self, space: &Space) -> Result<()> {
+        self.disk.spaces.lock().remove(space);
+        Ok(())
+    }
+
+    fn apply(&self, changes: &Changes, sync: bool) -> Result<()> {
+        if let Some(gate) = &*self.disk.gate.lock() {
+            let _ = gate.began.send(());
+            let _ = gate.go_on.recv();
+        }
+        self.disk.meet_fault()?;
+        let mut spaces = self.disk.spaces.lock();
+        for (space, start, end) in &changes.range_deletes {
+            let map = spaces.get_mut(space).unwrap();
+            map.retain(|key, _| key < start || key >= end);
+        }
+        for operation in &changes.operations {
+            let map = spaces.get_mut(&operation.space).unwrap();
+            match &operation.value {
+                Some(value) => map.insert(operation.key.clone(), value.clone()),
+                None => map.remove(&operation.key),
+            };
+        }
+        self.disk.apply_count.fetch_add(1, Ordering::SeqCst);
+        if sync {
+            self.disk.sync_count.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.disk.meet_fault()?;
+        self.disk.sync_count.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Bytes>> {
+        assert_ne!(key, b"panic", "the engine was told to panic");
+        Ok(self.disk.spaces.lock()[space].get(key).cloned())
+    }
+
+    fn scan(&self, space: &Space, scan: &Scan) -> Result<Vec<Entry>> {
+        let spaces = self.disk.spaces.lock();
+        let end = scan.end.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let range = spaces[space].range::<Bytes, _>((Bound::Included(&scan.start), end));
+        let entry = |(key, value): (&Bytes, &Bytes)| {
+            Ok(Entry {
+                key: key.clone(),
+                value: value.clone(),
+            })
+        };
+        match scan.direction {
+            Direction::Forward => scan.collect(range.map(entry)),
+            Direction::Backward => scan.collect(range.rev().map(entry)),
+        }
+    }
+}
+
+pub(super) fn open(disk: &Arc<Disk>) -> EngineStore<FakeEngine> {
+    open_with(disk, &OpenOptions::new(&[A, B]))
+}
+
+pub(super) fn open_with(disk: &Arc<Disk>, options: &OpenOptions) -> EngineStore<FakeEngine> {
+    EngineStore::start(FakeEngine::new(disk), None, options).unwrap()
+}
+
+pub(super) fn put(key: &str, value: &str) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(A, bytes(key), bytes(value));
+    batch
+}
+
+pub(super) fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}

@@ -1,0 +1,6 @@
+//! The committer against an engine that does as it is told.
+
+mod fake;
+mod group;
+mod poison;
+mod space;

@@ -1,0 +1,154 @@
+//! Generations: what is in use, what is swept, what a snapshot holds back.
+
+use std::sync::Arc;
+
+use super::{
+    super::{EngineStore, OpenOptions, Space, record},
+    fake::*,
+};
+use crate::{Durability::Synced, Entry, ErrorKind, Scan, SnapshotSupport, Store};
+
+fn entry(key: &str, value: &str) -> Entry {
+    Entry {
+        key: bytes(key),
+        value: bytes(value),
+    }
+}
+
+/// Mutant: don't sweep at open.
+#[tokio::test]
+async fn a_staging_that_a_crash_left_is_swept_at_open() {
+    let disk: Arc<Disk> = Arc::default();
+    let store = open(&disk);
+    store.write(put("k", "old"), Synced).await.unwrap();
+    store.close().await.unwrap();
+    let left = Space::new("a", 2);
+    disk.spaces
+        .lock()
+        .entry(left)
+        .or_default()
+        .insert(bytes("k"), bytes("new"));
+    let store = open(&disk);
+    assert_eq!(disk.space_names(), ["a@1", "b@1", "pop@0"]);
+    assert_eq!(store.get(A, b"k").await.unwrap(), Some(bytes("old")));
+}
+
+#[tokio::test]
+async fn a_published_generation_is_the_one_after_a_reopen() {
+    let disk: Arc<Disk> = Arc::default();
+    let store = open(&disk);
+    store.write(put("old", "1"), Synced).await.unwrap();
+    let mut staging = store.begin_replace(&[A]).await.unwrap();
+    staging
+        .load(A, vec![entry("k", "1"), entry("k", "2")])
+        .await
+        .unwrap();
+    assert_eq!(
+        staging.load(B, vec![]).await.unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+    let second = store.begin_replace(&[B]).await.unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::Unavailable);
+    staging.publish().await.unwrap();
+    assert_eq!(disk.space_names(), ["a@2", "b@1", "pop@0"]);
+    store.close().await.unwrap();
+    let store = open(&disk);
+    let entries = store.scan(A, Scan::all()).await.unwrap();
+    assert_eq!(entries, [entry("k", "2")]);
+}
+
+#[tokio::test]
+async fn a_staging_that_is_dropped_leaves_room_for_another() {
+    let disk: Arc<Disk> = Arc::default();
+    let store = open(&disk);
+    let mut staging = store.begin_replace(&[A]).await.unwrap();
+    staging.load(A, vec![entry("k", "1")]).await.unwrap();
+    drop(staging);
+    let staging = store.begin_replace(&[A]).await.unwrap();
+    staging.abort().await.unwrap();
+    assert_eq!(disk.space_names(), ["a@1", "b@1", "pop@0"]);
+    assert_eq!(store.get(A, b"k").await.unwrap(), None);
+}
+
+/// Mutant: hand the staging out only once the writer has answered. Then nobody would own
+/// the one whose caller went away.
+#[tokio::test]
+async fn a_caller_that_goes_away_while_a_staging_begins_leaves_none() {
+    let disk: Arc<Disk> = Arc::default();
+    let store = open(&disk);
+    let (begun, release) = disk.hold();
+    let write = tokio::spawn({
+        let store = store.clone();
+        async move { store.write(put("k", "1"), Synced).await }
+    });
+    tokio::task::spawn_blocking(move || begun.recv().unwrap())
+        .await
+        .unwrap();
+    let begin = tokio::spawn({
+        let store = store.clone();
+        async move { store.begin_replace(&[A]).await.map(drop) }
+    });
+    tokio::task::yield_now().await;
+    begin.abort();
+    assert!(begin.await.unwrap_err().is_cancelled());
+    drop(release);
+    write.await.unwrap().unwrap();
+    store.begin_replace(&[A]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_keyspace_that_is_not_opened_is_kept() {
+    let disk: Arc<Disk> = Arc::default();
+    let store = open(&disk);
+    store.write(put("k", "1"), Synced).await.unwrap();
+    store.close().await.unwrap();
+    let store = open_with(&disk, &OpenOptions::new(&[B]));
+    assert_eq!(
+        store.get(A, b"k").await.unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+    store.close().await.unwrap();
+    assert_eq!(open(&disk).get(A, b"k").await.unwrap(), Some(bytes("1")));
+}
+
+#[tokio::test]
+async fn a_format_of_the_future_is_refused_with_what_to_do() {
+    let disk: Arc<Disk> = Arc::default();
+    open(&disk).close().await.unwrap();
+    let put = |key, value| {
+        let mut spaces = disk.spaces.lock();
+        let system = spaces.get_mut(&Space::system()).unwrap();
+        system.insert(bytes(key), value);
+    };
+    let refused = || {
+        let options = OpenOptions::new(&[A, B]);
+        EngineStore::start(FakeEngine::new(&disk), None, &options).unwrap_err()
+    };
+    put("format", record::seal_number(2));
+    let error = refused();
+    assert_eq!(error.kind(), ErrorKind::Incompatible);
+    assert!(error.to_string().contains("format 2"), "{error}");
+    put("format", record::seal_number(1));
+    put("layout", bytes("nonsense"));
+    let error = refused();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("layout"), "{error}");
+}
+
+#[tokio::test]
+async fn a_snapshot_above_the_copy_limit_is_refused_with_the_limit() {
+    let disk: Arc<Disk> = Arc::default();
+    let engine = FakeEngine::new(&disk).with_snapshot(SnapshotSupport::CopiedUpTo { bytes_max: 3 });
+    let store = EngineStore::start(engine, None, &OpenOptions::new(&[A])).unwrap();
+    store.write(put("k", "1"), Synced).await.unwrap();
+    let snapshot = store.snapshot().await.unwrap();
+    store.write(put("k", "2222"), Synced).await.unwrap();
+    assert_eq!(snapshot.get(A, b"k").await.unwrap(), Some(bytes("1")));
+    assert_eq!(
+        snapshot.scan(A, Scan::all().backward()).await.unwrap(),
+        [entry("k", "1")]
+    );
+    let error = store.snapshot().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("above 3 bytes"), "{error}");
+}

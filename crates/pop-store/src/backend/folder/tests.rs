@@ -1,0 +1,70 @@
+//! Folders that are someone else's, and marks that were torn.
+
+use tempfile::TempDir;
+
+use super::*;
+
+const SECOND_SLOT: usize = 512;
+
+#[test]
+fn a_folder_that_is_open_is_refused_and_free_again_when_it_is_let_go() {
+    let folder = TempDir::new().unwrap();
+    let held = DataFolder::claim(folder.path(), "fjall").unwrap();
+    let error = DataFolder::claim(folder.path(), "fjall").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked);
+    let text = error.to_string();
+    assert!(
+        text.contains(&folder.path().display().to_string()),
+        "{text}"
+    );
+    assert!(text.contains("stop that one"), "{text}");
+    drop(held);
+    DataFolder::claim(folder.path(), "fjall").unwrap();
+}
+
+#[test]
+fn a_folder_of_another_backend_says_whose_it_is() {
+    let folder = TempDir::new().unwrap();
+    drop(DataFolder::claim(folder.path(), "fjall").unwrap());
+    let error = DataFolder::claim(folder.path(), "rocksdb").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incompatible);
+    assert!(error.to_string().contains("open it as fjall"), "{error}");
+}
+
+#[test]
+fn a_folder_of_another_format_says_which() {
+    let folder = TempDir::new().unwrap();
+    drop(DataFolder::claim(folder.path(), "fjall").unwrap());
+    let text = marker("fjall").replace("format 1", "format 9");
+    fs::write(folder.path().join(MARKER), text).unwrap();
+    let error = DataFolder::claim(folder.path(), "fjall").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incompatible);
+    assert!(error.to_string().contains("format 9"), "{error}");
+}
+
+#[test]
+fn engine_files_without_a_marker_are_left_alone() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join(ENGINE)).unwrap();
+    let error = DataFolder::claim(folder.path(), "fjall").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incompatible);
+}
+
+#[test]
+fn a_torn_mark_falls_back_to_the_one_before() {
+    let folder = TempDir::new().unwrap();
+    let held = DataFolder::claim(folder.path(), "fjall").unwrap();
+    let mut mark = held.high_water().unwrap();
+    mark.record(7).unwrap();
+    mark.record(8).unwrap();
+    assert_eq!(held.high_water().unwrap().sequence(), 8);
+    // The second record went to the second slot.
+    let path = folder.path().join(SYNCED);
+    let mut content = fs::read(&path).unwrap();
+    content[SECOND_SLOT + 5] ^= 1;
+    fs::write(&path, &content).unwrap();
+    assert_eq!(held.high_water().unwrap().sequence(), 7);
+    content[5] ^= 1;
+    fs::write(&path, &content).unwrap();
+    assert_eq!(held.high_water().unwrap_err().kind(), ErrorKind::Corrupt);
+}
