@@ -204,24 +204,6 @@ fn closed(operation: &'static str) -> Error {
     Error::new(ErrorKind::Poisoned, NAME, operation).with_detail("closed, or a write failed")
 }
 
-#[cfg(test)]
-mod conformance {
-    use super::*;
-    use pop_store::testkit::{KEYSPACES, StoreFactory};
-
-    struct Journal;
-
-    impl StoreFactory for Journal {
-        type Store = JournalStore;
-
-        async fn open(&self, folder: &Path) -> Result<JournalStore> {
-            JournalStore::open(folder, &KEYSPACES)
-        }
-    }
-
-    pop_store::conformance!(Journal);
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     const PLANETS: Keyspace = Keyspace::new("planets");
@@ -256,4 +238,22 @@ async fn main() -> Result<()> {
     store.close().await?;
     std::fs::remove_dir_all(&folder).expect("the temporary folder can be removed");
     Ok(())
+}
+
+#[cfg(test)]
+mod conformance {
+    use super::*;
+    use pop_store::testkit::{KEYSPACES, StoreFactory};
+
+    struct Journal;
+
+    impl StoreFactory for Journal {
+        type Store = JournalStore;
+
+        async fn open(&self, folder: &Path) -> Result<JournalStore> {
+            JournalStore::open(folder, &KEYSPACES)
+        }
+    }
+
+    pop_store::conformance!(Journal);
 }

@@ -1,5 +1,6 @@
 //! The kit over every backend, and over stores that are wrong on purpose.
 
+mod fault;
 mod memory;
 
 #[cfg(feature = "fjall")]
