@@ -32,7 +32,7 @@ const NAME: &str = "journal";
 
 /// An ordered store in one journal file.
 #[derive(Debug)]
-pub struct JournalStore {
+pub(crate) struct JournalStore {
     keyspaces: Vec<Keyspace>,
     // `None` once it was closed or a write failed: from then on every call is refused.
     open: Mutex<Option<Open>>,
@@ -51,7 +51,7 @@ impl JournalStore {
     /// # Errors
     ///
     /// `Locked` if somebody has it open, `Corrupt` if a record is damaged.
-    pub fn open(folder: &Path, keyspaces: &[Keyspace]) -> Result<Self> {
+    pub(crate) fn open(folder: &Path, keyspaces: &[Keyspace]) -> Result<Self> {
         let failed = |error| Error::new(ErrorKind::Unavailable, NAME, "open").with_source(error);
         let mut journal = OpenOptions::new()
             .read(true)

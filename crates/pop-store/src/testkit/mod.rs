@@ -33,6 +33,9 @@ mod suite;
 
 pub mod checks;
 
+#[cfg(test)]
+mod wrong;
+
 pub use fault::{Call, CrashableStore, Effect, Fault, FaultStore, Faults, Injected, Odds};
 pub use kit::{KEYSPACES, Kit, StoreFactory, run};
 pub use random::Random;

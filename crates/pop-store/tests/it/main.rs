@@ -2,6 +2,7 @@
 
 mod fault;
 mod memory;
+mod wrong_durable;
 
 #[cfg(feature = "fjall")]
 mod fjall;
