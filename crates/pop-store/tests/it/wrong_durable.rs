@@ -5,6 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -29,6 +30,7 @@ enum Mistake {
     ForgetsAtOpen,
     KeepsItsLockAfterClose,
     OpensTwice,
+    PublishesKeyspaceByKeyspace,
 }
 
 #[derive(Debug)]
@@ -58,7 +60,10 @@ impl Store for WrongStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        match self.mistake {
+            Mistake::PublishesKeyspaceByKeyspace => self.inner.capabilities().with_replace(),
+            _ => self.inner.capabilities(),
+        }
     }
 
     fn keyspaces(&self) -> &[Keyspace] {
@@ -93,7 +98,13 @@ impl Store for WrongStore {
     }
 
     async fn begin_replace(&self, keyspaces: &[Keyspace]) -> Result<Box<dyn Staging>> {
-        self.inner.begin_replace(keyspaces).await
+        if self.mistake != Mistake::PublishesKeyspaceByKeyspace {
+            return self.inner.begin_replace(keyspaces).await;
+        }
+        Ok(Box::new(WrongStaging {
+            store: Arc::clone(&self.inner),
+            rows: Vec::new(),
+        }))
     }
 
     async fn close(&self) -> Result<()> {
@@ -101,6 +112,38 @@ impl Store for WrongStore {
             Mistake::KeepsItsLockAfterClose => Ok(()),
             _ => self.inner.close().await,
         }
+    }
+}
+
+#[derive(Debug)]
+struct WrongStaging {
+    store: Arc<JournalStore>,
+    rows: Vec<(Keyspace, Entry)>,
+}
+
+#[async_trait]
+impl Staging for WrongStaging {
+    async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
+        let rows = entries.into_iter().map(|row| (keyspace, row));
+        self.rows.extend(rows);
+        Ok(())
+    }
+
+    async fn publish(self: Box<Self>) -> Result<()> {
+        for keyspace in KEYSPACES {
+            let mut batch = WriteBatch::new();
+            for (_, row) in self.rows.iter().filter(|it| it.0 == keyspace) {
+                batch.put(keyspace, row.key.clone(), row.value.clone());
+            }
+            self.store.write(batch, Durability::Synced).await?;
+            // Long enough that a kill after any report falls in here.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    async fn abort(self: Box<Self>) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -158,6 +201,9 @@ caught! {
     a_hole_of_buffered_writes_is_caught:
         LeavesBufferedWritesBehind by crash::a_kill_loses_nothing_synced_and_leaves_no_hole,
         "has each batch up to the last";
+    a_publish_that_a_kill_leaves_half_done_is_caught:
+        PublishesKeyspaceByKeyspace by crash::a_kill_around_a_replace_leaves_the_old_or_the_new_content,
+        "whole and alone";
     an_open_that_forgets_is_caught:
         ForgetsAtOpen by durable::a_reopened_store_shows_everything,
         "opened 1 times before";
