@@ -32,7 +32,7 @@ const NAME: &str = "journal";
 
 /// An ordered store in one journal file.
 #[derive(Debug)]
-pub struct JournalStore {
+pub(crate) struct JournalStore {
     keyspaces: Vec<Keyspace>,
     // `None` once it was closed or a write failed: from then on every call is refused.
     open: Mutex<Option<Open>>,
@@ -51,7 +51,7 @@ impl JournalStore {
     /// # Errors
     ///
     /// `Locked` if somebody has it open, `Corrupt` if a record is damaged.
-    pub fn open(folder: &Path, keyspaces: &[Keyspace]) -> Result<Self> {
+    pub(crate) fn open(folder: &Path, keyspaces: &[Keyspace]) -> Result<Self> {
         let failed = |error| Error::new(ErrorKind::Unavailable, NAME, "open").with_source(error);
         let mut journal = OpenOptions::new()
             .read(true)
@@ -204,24 +204,6 @@ fn closed(operation: &'static str) -> Error {
     Error::new(ErrorKind::Poisoned, NAME, operation).with_detail("closed, or a write failed")
 }
 
-#[cfg(test)]
-mod conformance {
-    use super::*;
-    use pop_store::testkit::{KEYSPACES, StoreFactory};
-
-    struct Journal;
-
-    impl StoreFactory for Journal {
-        type Store = JournalStore;
-
-        async fn open(&self, folder: &Path) -> Result<JournalStore> {
-            JournalStore::open(folder, &KEYSPACES)
-        }
-    }
-
-    pop_store::conformance!(Journal);
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     const PLANETS: Keyspace = Keyspace::new("planets");
@@ -256,4 +238,22 @@ async fn main() -> Result<()> {
     store.close().await?;
     std::fs::remove_dir_all(&folder).expect("the temporary folder can be removed");
     Ok(())
+}
+
+#[cfg(test)]
+mod conformance {
+    use super::*;
+    use pop_store::testkit::{KEYSPACES, StoreFactory};
+
+    struct Journal;
+
+    impl StoreFactory for Journal {
+        type Store = JournalStore;
+
+        async fn open(&self, folder: &Path) -> Result<JournalStore> {
+            JournalStore::open(folder, &KEYSPACES)
+        }
+    }
+
+    pop_store::conformance!(Journal);
 }

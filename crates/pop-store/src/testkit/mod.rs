@@ -26,11 +26,16 @@
 //! of reopening, locking and crashing too. The caller needs no other dependency: the kit
 //! brings its own runtime.
 
+mod fault;
 mod kit;
 mod random;
 mod suite;
 
 pub mod checks;
 
+#[cfg(test)]
+mod wrong;
+
+pub use fault::{Call, CrashableStore, Effect, Fault, FaultStore, Faults, Injected, Odds};
 pub use kit::{KEYSPACES, Kit, StoreFactory, run};
 pub use random::Random;

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use pop_store::{
-    Result,
-    backend::{FjallStore, OpenOptions},
+    FjallStore, OpenOptions, Result,
     testkit::{KEYSPACES, StoreFactory},
 };
 

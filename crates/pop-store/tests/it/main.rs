@@ -1,6 +1,8 @@
 //! The kit over every backend, and over stores that are wrong on purpose.
 
+mod fault;
 mod memory;
+mod wrong_durable;
 
 #[cfg(feature = "fjall")]
 mod fjall;

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use pop_store::{
-    Result,
-    backend::{OpenOptions, RocksStore},
+    OpenOptions, Result, RocksStore,
     testkit::{KEYSPACES, StoreFactory},
 };
 

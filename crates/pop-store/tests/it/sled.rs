@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use pop_store::{
-    Result,
-    backend::{OpenOptions, SledStore},
+    OpenOptions, Result, SledStore,
     testkit::{KEYSPACES, StoreFactory},
 };
 

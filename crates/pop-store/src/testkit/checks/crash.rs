@@ -59,6 +59,7 @@ pub async fn a_kill_loses_nothing_synced_and_leaves_no_hole<F: StoreFactory>(kit
         }
         let store = kit.open().await;
         let survived = survivors(&store).await;
+        check_rows(&store, &survived).await;
         for writer in 0..WRITERS {
             assert!(
                 survived[writer] >= synced[writer],
@@ -67,7 +68,6 @@ pub async fn a_kill_loses_nothing_synced_and_leaves_no_hole<F: StoreFactory>(kit
                 survived[writer]
             );
         }
-        check_rows(&store, &survived).await;
         floor = survived;
         store.close().await.expect("the store closes");
     }

@@ -17,7 +17,13 @@ pub mod replace;
 pub mod scan;
 pub mod snapshot;
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+};
+
 use bytes::Bytes;
+use tokio::task::JoinHandle;
 
 use super::{KEYSPACES, Kit, StoreFactory};
 use crate::{
@@ -127,4 +133,47 @@ async fn reopen<F: StoreFactory>(kit: &Kit<F>, store: F::Store) -> F::Store {
     store.close().await.expect("the store closes");
     drop(store);
     kit.open().await
+}
+
+/// Batches that are written one after another, by a task of its own, while a check looks on.
+struct Meanwhile {
+    written: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl Meanwhile {
+    /// Writes `batch(1)`, `batch(2)` and so on until it is stopped.
+    fn write<S: Store>(store: &Arc<S>, batch: impl Fn(u64) -> WriteBatch + Send + 'static) -> Self {
+        let written = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn({
+            let (store, written, stop) = (store.clone(), written.clone(), stop.clone());
+            async move {
+                while !stop.load(SeqCst) {
+                    commit(&*store, batch(written.load(SeqCst) + 1)).await;
+                    written.fetch_add(1, SeqCst);
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        Self {
+            written,
+            stop,
+            task,
+        }
+    }
+
+    /// Waits for one more write, so that a check and its writer take turns.
+    async fn progress(&self) {
+        let before = self.written.load(SeqCst);
+        while self.written.load(SeqCst) == before && !self.task.is_finished() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.store(true, SeqCst);
+        self.task.await.expect("every write is committed");
+    }
 }

@@ -129,14 +129,18 @@ pub async fn what_was_not_published_leaves_nothing<F: StoreFactory>(kit: &Kit<F>
     staging.abort().await.expect("the staging is thrown away");
     assert_eq!(all(&store, A).await, [entry("old", "1")]);
     let mut staging = begin(&store, &[A, B]).await;
-    load(&mut staging, B, entries(["dropped"])).await;
-    drop(staging);
-    assert_eq!(all(&store, B).await, []);
-
-    let mut staging = begin(&store, &[A, B]).await;
     load(&mut staging, A, entries(["new"])).await;
     publish(staging).await;
     assert_eq!(all(&store, A).await, entries(["new"]));
+
+    let mut staging = begin(&store, &[A, B]).await;
+    load(&mut staging, B, entries(["dropped"])).await;
+    drop(staging);
+    assert_eq!(all(&store, B).await, []);
+    let mut staging = begin(&store, &[A, B]).await;
+    load(&mut staging, A, entries(["newer"])).await;
+    publish(staging).await;
+    assert_eq!(all(&store, A).await, entries(["newer"]));
     assert_eq!(all(&store, B).await, []);
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    A, Kit, StoreFactory, all, bytes, commit, commit_keys, entries, entry, get, puts, scan,
+    A, Kit, Meanwhile, StoreFactory, all, bytes, commit, commit_keys, entries, entry, puts, scan,
 };
-use crate::{Durability, Scan, Store, WriteBatch};
+use crate::{Scan, WriteBatch};
 
 /// `start..end` has its start and not its end, forward and backward alike.
 // Catches: an end bound that is included, a start bound that is left out, a backward
@@ -125,7 +125,6 @@ pub async fn pages_of_a_long_range_have_no_gap_and_no_repeat<F: StoreFactory>(ki
 /// While a row moves between two keys in single batches, a scan sees it exactly once.
 // Catches: an iterator that walks while writers write, a batch applied key by key.
 pub async fn a_scan_shows_one_moment<F: StoreFactory>(kit: &Kit<F>) {
-    const MOVES: u64 = 300;
     let store = Arc::new(kit.open().await);
     // Rows between the two places make the walk long enough to be overtaken.
     for chunk in 0..4 {
@@ -137,32 +136,22 @@ pub async fn a_scan_shows_one_moment<F: StoreFactory>(kit: &Kit<F>) {
     }
     commit(&*store, puts([(A, "a", "moving")])).await;
 
-    let mover = tokio::spawn({
-        let store = Arc::clone(&store);
-        async move {
-            for n in 0..MOVES {
-                let (from, to) = if n % 2 == 0 { ("a", "z") } else { ("z", "a") };
-                let mut batch = puts([(A, to, "moving")]);
-                batch
-                    .require(A, bytes(from), bytes("moving"))
-                    .delete(A, bytes(from));
-                commit(&*store, batch).await;
-                tokio::task::yield_now().await;
-            }
-        }
+    let mover = Meanwhile::write(&store, |n| {
+        let (from, to) = if n % 2 == 1 { ("a", "z") } else { ("z", "a") };
+        let mut batch = puts([(A, to, "moving")]);
+        batch
+            .require(A, bytes(from), bytes("moving"))
+            .delete(A, bytes(from));
+        batch
     });
-    let mut scans = 0;
-    while !mover.is_finished() || scans < 20 {
+    for _ in 0..60 {
         for range in [Scan::all(), Scan::all().backward()] {
             let found = scan(&*store, A, range).await;
             let places = found.iter().filter(|it| it.value == "moving").count();
             assert_eq!(places, 1, "a row that moves is in one place at a time");
             assert_eq!(found.len(), 1_001, "rows that stay are always there");
         }
-        scans += 1;
+        mover.progress().await;
     }
-    mover.await.expect("the mover ends");
-    let synced = store.write(WriteBatch::new(), Durability::Synced).await;
-    synced.expect("the store goes on");
-    assert_eq!(get(&*store, A, "a").await, Some(bytes("moving")));
+    mover.stop().await;
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{A, B, C, Kit, StoreFactory, bytes, commit, entry, puts, refused, scan_snapshot};
+use super::{
+    A, B, C, Kit, Meanwhile, StoreFactory, bytes, commit, entry, puts, refused, scan_snapshot,
+};
 use crate::{ErrorKind, Scan, SnapshotSupport, Store, WriteBatch};
 
 /// A snapshot shows what was answered before it and nothing that came after.
@@ -60,18 +62,9 @@ pub async fn a_snapshot_shows_one_moment_over_all_keyspaces<F: StoreFactory>(kit
         batch
     };
     commit(&*store, write(0)).await;
-    let writer = tokio::spawn({
-        let store = Arc::clone(&store);
-        async move {
-            for n in 1..=300 {
-                commit(&*store, write(n)).await;
-                tokio::task::yield_now().await;
-            }
-        }
-    });
+    let writer = Meanwhile::write(&store, write);
     let mut newest = bytes(0_u64.to_be_bytes());
-    let mut snapshots = 0;
-    while !writer.is_finished() || snapshots < 10 {
+    for _ in 0..60 {
         let snapshot = store.snapshot().await.expect("a snapshot is taken");
         let mut numbers = Vec::new();
         for keyspace in [A, B, C] {
@@ -85,9 +78,9 @@ pub async fn a_snapshot_shows_one_moment_over_all_keyspaces<F: StoreFactory>(kit
         );
         assert!(numbers[0] >= newest, "snapshots don't go back");
         newest = numbers.swap_remove(0);
-        snapshots += 1;
+        writer.progress().await;
     }
-    writer.await.expect("the writer ends");
+    writer.stop().await;
 }
 
 /// A backend that copies says how much, and refuses more by name.

@@ -1,0 +1,12 @@
+//! A store that misbehaves when told to, so that what stands on a store can be shown to
+//! lose nothing.
+
+mod script;
+mod store;
+mod views;
+
+#[cfg(test)]
+mod tests;
+
+pub use script::{Call, Effect, Fault, Faults, Injected, Odds};
+pub use store::{CrashableStore, FaultStore};
