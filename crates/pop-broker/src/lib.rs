@@ -1,1 +1,23 @@
-//! pop-broker
+#![doc = include_str!("../README.md")]
+
+// In reading order: the handle, one operation each, what they stand on.
+mod broker;
+
+mod receive;
+mod send;
+mod settle;
+
+mod catalog;
+mod consumption;
+mod core;
+mod error;
+mod filter;
+mod revive;
+
+pub use broker::{Broker, Health, OpenStore};
+pub use catalog::{Catalog, CatalogOptions, GroupSpec, Topic, TopicSpec};
+pub use core::{BrokerOptions, Entropy};
+pub use error::{BrokerError, MessageError};
+pub use filter::Filter;
+pub use receive::{Delivery, Handout, ReceiveRequest};
+pub use send::{NewMessage, SendReceipt, single_topic};

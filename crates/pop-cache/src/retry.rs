@@ -22,17 +22,19 @@ enum Busy {
     Taken,
 }
 
-/// The removal of an entry that is being written: see [`RetryEntries::removed`].
+/// The removal of entries that is being written: see [`RetryEntries::removed`].
 #[derive(Debug)]
 pub struct RetryRemoval {
-    sequence: u64,
+    sequences: Vec<u64>,
+    floor: u64,
 }
 
 impl RetryRemoval {
-    /// The entry that goes.
+    /// The floor to write with the removal: the lowest entry that may be in the store
+    /// once these are gone.
     #[must_use]
-    pub fn sequence(&self) -> u64 {
-        self.sequence
+    pub fn floor(&self) -> u64 {
+        self.floor
     }
 }
 
@@ -97,27 +99,30 @@ impl RetryEntries {
         }
     }
 
-    /// Begins the removal of taken entries, and the floor to write with it: the lowest
-    /// sequence that may be in the store once they are gone.
+    /// A taken entry turned out not to be in the store: it is forgotten.
+    pub fn absent(&mut self, sequence: u64) {
+        self.busy.remove(&sequence);
+    }
+
+    /// Plans the write that removes taken entries.
     #[must_use]
-    pub fn plan_removal(&self, sequences: &[u64]) -> (Vec<RetryRemoval>, u64) {
+    pub fn plan_removal(&self, sequences: &[u64]) -> RetryRemoval {
         let lowest_busy = self.busy.keys().find(|busy| !sequences.contains(busy));
         let lowest = [lowest_busy, self.ready.first()]
             .into_iter()
             .flatten()
             .min();
-        let removals = sequences.iter().map(|sequence| RetryRemoval {
-            sequence: *sequence,
-        });
-        (
-            removals.collect(),
-            lowest.copied().unwrap_or(self.next_sequence),
-        )
+        RetryRemoval {
+            sequences: sequences.into(),
+            floor: lowest.copied().unwrap_or(self.next_sequence),
+        }
     }
 
-    /// The removal is committed: the entry is gone.
+    /// The removal is committed: the entries are gone.
     pub fn removed(&mut self, removal: Durable<RetryRemoval>) {
-        self.busy.remove(&removal.into_work().sequence);
+        for sequence in removal.into_work().sequences {
+            self.busy.remove(&sequence);
+        }
     }
 }
 
@@ -130,14 +135,14 @@ mod tests {
         let mut entries = RetryEntries::restore([3, 5, 9], 0);
         assert_eq!(entries.take(2), [3, 5]);
         // Mutant: the floor looks at ready entries only, and a start loses 3.
-        assert_eq!(entries.plan_removal(&[5]).1, 3);
-        assert_eq!(entries.plan_removal(&[3, 5]).1, 9);
+        assert_eq!(entries.plan_removal(&[5]).floor(), 3);
+        assert_eq!(entries.plan_removal(&[3, 5]).floor(), 9);
         let arriving = entries.arrive();
         assert_eq!(arriving, 10);
         assert_eq!(entries.take(9), [9]);
-        assert_eq!(entries.plan_removal(&[3, 5, 9]).1, arriving);
+        assert_eq!(entries.plan_removal(&[3, 5, 9]).floor(), arriving);
         entries.withdrawn(arriving);
-        assert_eq!(entries.plan_removal(&[3, 5, 9]).1, 11);
+        assert_eq!(entries.plan_removal(&[3, 5, 9]).floor(), 11);
     }
 
     #[test]

@@ -176,7 +176,7 @@ fn read_duration(reader: &mut Reader) -> Result<Duration, CodecError> {
 }
 
 /// The durable row that makes a group subscribed to a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubscriptionRecord {
     /// Where the group started.
     pub start: Offset,

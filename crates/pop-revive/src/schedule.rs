@@ -98,8 +98,8 @@ impl DueTicket {
         self.deadline
     }
 
-    /// The write is committed, or is known to have had no effect.
-    pub fn landed(self) {
+    /// The write is committed, or is known to have had no effect. Call it once.
+    pub fn landed(&self) {
         let sooner = {
             let mut cursor = self.schedule.cursor(self.shard).lock();
             let before = cursor.earliest();

@@ -1,26 +1,18 @@
 //! The durable revive loop: scan, decide, commit; each due delivery on its own.
 
 use std::{
-    any::Any,
-    collections::HashSet,
-    fmt,
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+    any::Any, collections::HashSet, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration,
 };
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
 use pop_model::{
-    Checkpoint, Clock, DueKey, LeaseTime, REVIVE_FAILURES_MAX, ShardId, StoredKey,
-    revive_failure_backoff,
+    Checkpoint, Clock, DueKey, LeaseTime, QuarantineRecord, REVIVE_FAILURES_MAX, ShardId,
+    StoredKey, revive_failure_backoff,
 };
 use pop_store::{
     Durability, Entry, Error, ErrorKind, Outcome, Result, Scan, Store, StoreExt, WriteBatch,
-    table::{DUE, LEASE, lease, meta, quarantine},
+    table::{DUE, LEASE, QuarantineSequence, lease, meta, quarantine},
 };
 use tracing::{debug, error, warn};
 
@@ -129,7 +121,7 @@ pub struct Reviver<K> {
     clock: Arc<dyn Clock>,
     schedule: DueSchedule,
     options: ReviverOptions,
-    quarantined: AtomicU64,
+    quarantine: Arc<QuarantineSequence>,
 }
 
 impl<K: RetrySink> Reviver<K> {
@@ -139,6 +131,7 @@ impl<K: RetrySink> Reviver<K> {
         sink: Arc<K>,
         clock: Arc<dyn Clock>,
         schedule: DueSchedule,
+        quarantine: Arc<QuarantineSequence>,
         options: ReviverOptions,
     ) -> Self {
         Self {
@@ -147,7 +140,7 @@ impl<K: RetrySink> Reviver<K> {
             clock,
             schedule,
             options,
-            quarantined: AtomicU64::new(0),
+            quarantine,
         }
     }
 
@@ -420,7 +413,7 @@ impl<K: RetrySink> Reviver<K> {
     ) -> Result<Done> {
         match self.store.settle(ticket, batch, Durability::Buffered).await {
             Ok(ticket) => {
-                ticket.into_work().landed();
+                ticket.work().landed();
                 Ok(done)
             }
             Err(unsettled) => {
@@ -442,26 +435,19 @@ impl<K: RetrySink> Reviver<K> {
         reason: String,
     ) -> Result<Done> {
         error!(key = %row_key.escape_ascii(), %reason, "a delivery went to quarantine");
-        let sequence = self.quarantine_sequence();
-        quarantine::put_away(
-            &mut batch,
-            sequence,
-            LEASE,
-            row_key,
-            row,
+        let record = QuarantineRecord {
             reason,
-            self.clock.wall(),
-        );
+            keyspace: LEASE.name().into(),
+            key: row_key,
+            value: row,
+            at: self.clock.wall(),
+        };
+        let sequence = self.quarantine.next(self.clock.lease());
+        quarantine::put_away(&mut batch, sequence, LEASE, record);
         match self.store.write(batch, Durability::Buffered).await {
             Ok(()) => Ok(Done::Quarantined),
             Err(error) => self.left(hinted_at, error),
         }
-    }
-
-    /// Lease time never goes back, so neither do these, over restarts too.
-    fn quarantine_sequence(&self) -> u64 {
-        let count = self.quarantined.fetch_add(1, Ordering::Relaxed);
-        self.clock.lease().as_millis() << 20 | (count & 0xF_FFFF)
     }
 
     /// A hint stays, and its delivery is looked at again; a store that must be reopened

@@ -8,6 +8,7 @@ mod durable;
 mod error;
 mod ext;
 mod keyspace;
+mod limit;
 mod scan;
 
 pub mod merge;
@@ -28,5 +29,6 @@ pub use durable::{Durable, Unsettled};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use ext::StoreExt;
 pub use keyspace::Keyspace;
+pub use limit::TimeLimited;
 pub use scan::{Direction, Entry, Scan};
 pub use store::{Capabilities, Durability, Snapshot, SnapshotSupport, Staging, Store};

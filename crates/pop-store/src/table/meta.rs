@@ -2,9 +2,9 @@
 
 use bytes::{BufMut, Bytes};
 use pop_model::{
-    CodecError, GroupId, GroupRecord, HandleKeys, Incarnation, LeaseTime, MetaKey, ShardId,
-    StoredKey, StoredValue, SubscriptionQueue, SubscriptionRecord, TopicId, TopicRecord,
-    codec::reader::Reader,
+    CodecError, GroupId, GroupName, GroupRecord, HandleKeys, Incarnation, LeaseTime, MetaKey,
+    ShardId, StoredKey, StoredValue, SubscriptionQueue, SubscriptionRecord, TopicId, TopicName,
+    TopicRecord, codec::reader::Reader,
 };
 
 use super::{META, get_value, value::corrupt};
@@ -112,6 +112,42 @@ pub async fn topics(store: &dyn Store) -> Result<Vec<TopicRecord>> {
 pub async fn groups(store: &dyn Store) -> Result<Vec<GroupRecord>> {
     let groups = load_all(store, MetaKey::groups()).await?;
     Ok(groups.into_iter().map(|(_, group)| group).collect())
+}
+
+/// The topic that has this name now.
+///
+/// # Errors
+///
+/// The store's, or a record that can't be decoded.
+pub async fn topic_by_name(store: &dyn Store, name: &TopicName) -> Result<Option<TopicRecord>> {
+    match number(store, &MetaKey::TopicByName(name.clone())).await? {
+        Some(id) => get_value(store, META, &MetaKey::Topic(TopicId::new(id)).encode()).await,
+        None => Ok(None),
+    }
+}
+
+/// The group that has this name now.
+///
+/// # Errors
+///
+/// The store's, or a record that can't be decoded.
+pub async fn group_by_name(store: &dyn Store, name: &GroupName) -> Result<Option<GroupRecord>> {
+    match number(store, &MetaKey::GroupByName(name.clone())).await? {
+        Some(id) => get_value(store, META, &MetaKey::Group(GroupId::new(id)).encode()).await,
+        None => Ok(None),
+    }
+}
+
+/// The subscription of a queue, if its group is subscribed.
+///
+/// # Errors
+///
+/// The store's, or a record that can't be decoded.
+pub async fn subscription(
+    store: &dyn Store,
+    queue: SubscriptionQueue,
+) -> Result<Option<SubscriptionRecord>> {
+    get_value(store, META, &MetaKey::Subscription(queue).encode()).await
 }
 
 /// Reads all subscriptions.

@@ -13,6 +13,7 @@ pub mod quarantine;
 pub mod retry;
 
 pub use log::{LogEntry, MessageLog, PendingAppend, StagedBody, StoreLog};
+pub use quarantine::QuarantineSequence;
 pub use value::get_value;
 
 use crate::Keyspace;

@@ -1,35 +1,50 @@
 //! Records that could not be worked on: kept as they were, listed, never dropped.
 
-use bytes::Bytes;
-use pop_model::{QuarantineKey, QuarantineRecord, StoredKey, StoredValue, WallTime};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pop_model::{LeaseTime, QuarantineKey, QuarantineRecord, StoredKey, StoredValue};
 
 use super::{QUARANTINE, value::corrupt};
 use crate::{Keyspace, Result, Scan, Store, WriteBatch};
 
-/// Moves the row `value` at `key` of `keyspace`, as it was read, into quarantine.
+/// Gives each record in quarantine a place of its own. One of these serves a store.
+#[derive(Debug, Default)]
+pub struct QuarantineSequence {
+    last: AtomicU64,
+}
+
+impl QuarantineSequence {
+    /// The place of the next record. Lease time never goes back over a restart, so what
+    /// is led by it never meets an earlier one.
+    pub fn next(&self, now: LeaseTime) -> u64 {
+        let from_time = now.as_millis() << 20;
+        let after = |last: u64| Some(from_time.max(last.saturating_add(1)));
+        // Relaxed: the place alone matters, nothing else is published with it.
+        let last = self
+            .last
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
+        let (Ok(last) | Err(last)) = last;
+        from_time.max(last.saturating_add(1))
+    }
+}
+
+/// Moves a row into quarantine, if it is still what `record` says.
 pub fn put_away(
     batch: &mut WriteBatch,
     sequence: u64,
     keyspace: Keyspace,
-    key: Bytes,
-    value: Bytes,
-    reason: String,
-    at: WallTime,
+    record: QuarantineRecord,
 ) {
-    batch.require(keyspace, key.clone(), value.clone());
-    batch.delete(keyspace, key.clone());
-    let record = QuarantineRecord {
-        reason,
-        keyspace: keyspace.name().into(),
-        key,
-        value,
-        at,
-    };
-    batch.put(
-        QUARANTINE,
-        QuarantineKey { sequence }.encode(),
-        record.encode(),
-    );
+    batch.require(keyspace, record.key.clone(), record.value.clone());
+    batch.delete(keyspace, record.key.clone());
+    put_copy(batch, sequence, record);
+}
+
+/// Adds a copy of a row that stays where it is, since others may be able to use it.
+pub fn put_copy(batch: &mut WriteBatch, sequence: u64, record: QuarantineRecord) {
+    let key = QuarantineKey { sequence }.encode();
+    batch.require_absent(QUARANTINE, key.clone());
+    batch.put(QUARANTINE, key, record.encode());
 }
 
 /// Lists up to `count` records with a sequence of at least `from`.
