@@ -1,11 +1,13 @@
 //! The keys of every keyspace, one type a kind.
 
+use std::cmp::Ordering;
+
 use bytes::{BufMut, Bytes};
 
 use super::{CodecError, reader::Reader};
 use crate::{
     BodyId, GroupId, GroupName, LeaseTime, LogQueue, Namespace, Offset, QueueId, ShardId,
-    SubscriptionQueue, TopicId, TopicName, WallTime,
+    SubscriptionQueue, TopicId, TopicName, WallTime, limits::KEY_BYTES_MAX,
 };
 
 /// A key as it is stored.
@@ -45,15 +47,23 @@ pub trait StoredKey: Sized {
 }
 
 /// The half-open range of all keys that start with `prefix`.
+///
+/// Nothing short comes after all keys that start with 0xFF bytes only, or with anything.
+/// Their range ends at the longest key of 0xFF bytes, above which there is no other;
+/// that one key is not in the range, and no kind has the code 0xFF.
 #[must_use]
 pub fn prefix_range(prefix: Vec<u8>) -> (Bytes, Bytes) {
-    let mut end = prefix.clone();
-    while let Some(last) = end.pop() {
-        if let Some(next) = last.checked_add(1) {
-            end.push(next);
-            break;
+    let raised = prefix.iter().rposition(|byte| *byte != 0xFF);
+    let end = match raised {
+        Some(last) => {
+            let mut end: Vec<_> = prefix.iter().copied().take(last + 1).collect();
+            if let Some(byte) = end.last_mut() {
+                *byte += 1;
+            }
+            end
         }
-    }
+        None => vec![0xFF; KEY_BYTES_MAX],
+    };
     (prefix.into(), end.into())
 }
 
@@ -122,6 +132,25 @@ fn read_sharded_queue(reader: &mut Reader) -> Result<SubscriptionQueue, CodecErr
     } else {
         Err(reader.bad("shard"))
     }
+}
+
+/// Orders keys that lead with the shard of their queue as their bytes do, so that a map
+/// in memory and a keyspace agree.
+macro_rules! ordered_by_shard {
+    ($key:ident, $($field:ident),+) => {
+        impl Ord for $key {
+            fn cmp(&self, other: &Self) -> Ordering {
+                let shards = self.queue.shard().cmp(&other.queue.shard());
+                shards$(.then(self.$field.cmp(&other.$field)))+
+            }
+        }
+
+        impl PartialOrd for $key {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+    };
 }
 
 /// A message in its queue.
@@ -236,13 +265,15 @@ impl StoredKey for BodyPendingKey {
 }
 
 /// The lease row of an offset: the truth about its delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseKey {
     /// Who consumes.
     pub queue: SubscriptionQueue,
     /// Which message.
     pub offset: Offset,
 }
+
+ordered_by_shard!(LeaseKey, queue, offset);
 
 impl LeaseKey {
     const CODE: u8 = 0x04;
@@ -284,6 +315,8 @@ pub struct DueKey {
     /// The offset of the row to look at.
     pub offset: Offset,
 }
+
+ordered_by_shard!(DueKey, visible_at, queue, offset);
 
 impl DueKey {
     const CODE: u8 = 0x05;
@@ -339,11 +372,13 @@ impl StoredKey for DueKey {
 }
 
 /// The committed offset of a subscription queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgressKey {
     /// Whose.
     pub queue: SubscriptionQueue,
 }
+
+ordered_by_shard!(ProgressKey, queue);
 
 impl ProgressKey {
     const CODE: u8 = 0x06;
@@ -366,13 +401,15 @@ impl StoredKey for ProgressKey {
 }
 
 /// A page of settled marks of a subscription queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkPageKey {
     /// Whose.
     pub queue: SubscriptionQueue,
     /// The page's number: its first offset divided by the offsets on a page.
     pub page: u64,
 }
+
+ordered_by_shard!(MarkPageKey, queue, page);
 
 impl MarkPageKey {
     const CODE: u8 = 0x07;
@@ -459,7 +496,7 @@ impl StoredKey for RetryKey {
 pub struct TimerKey {
     /// The shard that watches it.
     pub shard: ShardId,
-    /// When; moments before 1970 count as 1970.
+    /// When.
     pub due: WallTime,
     /// Distinguishes timers of one moment.
     pub sequence: u64,
@@ -473,13 +510,16 @@ impl TimerKey {
     pub fn range_until(shard: ShardId, until: WallTime) -> (Bytes, Bytes) {
         let start = vec![Self::CODE, shard.get()];
         let mut end = start.clone();
-        end.put_u64(unsigned(until));
+        end.put_u64(sortable(until));
         (start.into(), end.into())
     }
 }
 
-fn unsigned(wall: WallTime) -> u64 {
-    u64::try_from(wall.as_unix_millis()).unwrap_or(0)
+const SIGN: u64 = 1 << 63;
+
+/// Signed numbers sort as unsigned ones once their sign bit is turned over.
+fn sortable(wall: WallTime) -> u64 {
+    wall.as_unix_millis().cast_unsigned() ^ SIGN
 }
 
 impl StoredKey for TimerKey {
@@ -487,17 +527,15 @@ impl StoredKey for TimerKey {
 
     fn write(&self, out: &mut Vec<u8>) {
         out.extend([Self::CODE, self.shard.get()]);
-        out.put_u64(unsigned(self.due));
+        out.put_u64(sortable(self.due));
         out.put_u64(self.sequence);
     }
 
     fn read(reader: &mut Reader) -> Result<Self, CodecError> {
         expect_code(reader, Self::CODE)?;
-        let shard = read_shard(reader)?;
-        let due = i64::try_from(reader.u64()?).map_err(|_| reader.bad("due"))?;
         Ok(Self {
-            shard,
-            due: WallTime::from_unix_millis(due),
+            shard: read_shard(reader)?,
+            due: WallTime::from_unix_millis((reader.u64()? ^ SIGN).cast_signed()),
             sequence: reader.u64()?,
         })
     }
