@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use parking_lot::RwLock;
 use pop_model::{GroupName, GroupRecord, LogBounds, LogQueue, ReceiptHandle, TopicName};
-use pop_store::{Capabilities, ErrorKind, Store, TimeLimited, table::MessageLog};
+use pop_store::{Capabilities, Store, TimeLimited, table::MessageLog};
 use tokio::sync::watch;
 
 use crate::{
