@@ -9,3 +9,5 @@ pub mod folder;
 
 #[cfg(feature = "fjall")]
 pub mod fjall;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
