@@ -205,3 +205,13 @@ fn a_key_of_another_kind_is_named() {
         "log key: key code 0x18 is another kind of key"
     );
 }
+
+#[test]
+fn text_in_a_key_has_one_form() {
+    let key = |text: &[u8]| MetaKey::decode([&[0x10], text].concat().into());
+    assert_eq!(key(b"a\0\xFFb\0\0"), Ok(MetaKey::Counter("a\0b".into())));
+    // Mutant: whatever follows 0x00 stands for it; two keys are then one counter.
+    for text in [&b"a\0\x01b\0\0"[..], b"a\0\xFE\0\0", b"\xFF\0\0"] {
+        assert!(key(text).is_err(), "{text:?}");
+    }
+}

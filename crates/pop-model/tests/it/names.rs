@@ -91,7 +91,6 @@ fn a_character_that_is_refused_is_named_with_its_byte() {
     refused("\0", '\0', 0);
     refused("a\u{7F}", '\u{7F}', 1);
     refused("bücher", 'ü', 1);
-    // The byte, not the place among characters: what an editor or a log shows.
     refused("%_|\u{1F980}", '\u{1F980}', 3);
     assert_eq!(
         topic("a b").unwrap_err().to_string(),
@@ -125,9 +124,10 @@ fn an_internal_name_is_any_text_without_control_characters() {
     assert!(internal("a\u{85}").is_err());
     assert!(internal(&"x".repeat(384)).is_ok());
     assert!(internal(&"x".repeat(385)).is_err());
+    // Mutant: the place among characters, where the text says byte.
     assert_eq!(
-        internal("a\tb").unwrap_err().to_string(),
-        "topic name has the control character '\\t' at byte 1: none is allowed"
+        internal("ü\tb").unwrap_err().to_string(),
+        "topic name has the control character '\\t' at byte 2: none is allowed"
     );
 }
 

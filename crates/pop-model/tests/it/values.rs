@@ -171,6 +171,20 @@ fn a_page_of_marks_holds_every_place_and_only_those_set() {
 }
 
 #[test]
+fn a_page_of_marks_has_one_form() {
+    // A mask that promises a word, and a word without marks: the empty page again.
+    // Mutant: it is accepted, and pages can't be compared by their bytes.
+    let mask = [0, 0, 0, 0, 0, 0, 0, 1];
+    assert_eq!(
+        MarkPage::decode(envelope::<MarkPage>(&[mask, [0; 8]].concat())),
+        Err(CodecError::Field {
+            what: "page of settled marks",
+            field: "mask"
+        })
+    );
+}
+
+#[test]
 fn an_offset_is_found_on_its_page() {
     for (offset, page, place) in [
         (0, 0, 0),
