@@ -11,3 +11,5 @@ pub mod folder;
 pub mod fjall;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
+#[cfg(feature = "sled")]
+pub mod sled;
