@@ -4,6 +4,7 @@
 use std::{
     io,
     net::SocketAddr,
+    path::PathBuf,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -42,10 +43,10 @@ pub enum TlsChoice {
     SelfSigned,
     /// With a certificate of the operator's, in PEM.
     Pem {
-        /// The certificate chain.
-        certificate: Vec<u8>,
-        /// Its private key.
-        key: Vec<u8>,
+        /// The file with the certificate chain.
+        certificate: PathBuf,
+        /// The file with its private key.
+        key: PathBuf,
     },
 }
 
@@ -187,11 +188,13 @@ fn acceptor(choice: TlsChoice) -> io::Result<Option<TlsAcceptor>> {
         TlsChoice::Off => return Ok(None),
         TlsChoice::SelfSigned => self_signed()?,
         TlsChoice::Pem { certificate, key } => {
-            let certificates: Result<Vec<_>, _> =
-                CertificateDer::pem_slice_iter(&certificate).collect();
-            let certificates = certificates.map_err(|error| unusable("certificate", &error))?;
-            let key = PrivateKeyDer::from_pem_slice(&key)
-                .map_err(|error| unusable("private key", &error))?;
+            let certificates = CertificateDer::pem_file_iter(&certificate)
+                .and_then(Iterator::collect)
+                .map_err(|error| {
+                    unusable(&format!("certificate {}", certificate.display()), &error)
+                })?;
+            let key = PrivateKeyDer::from_pem_file(&key)
+                .map_err(|error| unusable(&format!("private key {}", key.display()), &error))?;
             (certificates, key)
         }
     };
