@@ -14,6 +14,10 @@ mod error;
 mod filter;
 mod revive;
 
+// The network.
+pub mod listener;
+pub mod rpc;
+
 pub use broker::{Broker, Health, OpenStore};
 pub use catalog::{Catalog, CatalogOptions, GroupSpec, Topic, TopicSpec};
 pub use core::{BrokerOptions, Entropy};
