@@ -1,6 +1,9 @@
 //! Groups: how many writes and syncs some batches cost, and who is told what.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::task::JoinHandle;
 
@@ -148,6 +151,8 @@ async fn a_steady_stream_of_buffered_writes_is_synced_too() {
     let disk: Arc<Disk> = Arc::default();
     let options = OpenOptions::new(&[A, B]).with_buffered_sync(Duration::from_millis(5));
     let store = open_with(&disk, &options);
+    // So that one batch always waits when another is done: the queue is never empty.
+    disk.is_slow.store(true, Ordering::SeqCst);
     let synced = disk.synced();
     let busy: Vec<_> = (0..4)
         .map(|_| {
@@ -159,9 +164,13 @@ async fn a_steady_stream_of_buffered_writes_is_synced_too() {
             })
         })
         .collect();
-    while disk.synced() < synced + 3 {
+    for _ in 0..2_000 {
+        if disk.synced() >= synced + 3 {
+            break;
+        }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    assert!(disk.synced() >= synced + 3);
     for writer in busy {
         writer.abort();
     }
