@@ -3,6 +3,7 @@
 // In reading order: the handle, one operation each, what they stand on.
 mod broker;
 
+mod operate;
 mod receive;
 mod send;
 mod settle;
@@ -10,13 +11,17 @@ mod settle;
 mod catalog;
 mod consumption;
 mod core;
+mod counters;
 mod error;
 mod filter;
 mod revive;
 
+pub mod stores;
+
 pub use broker::{Broker, Health, OpenStore};
 pub use catalog::{Catalog, CatalogOptions, GroupSpec, Topic, TopicSpec};
 pub use core::{BrokerOptions, Entropy};
+pub use counters::Counts;
 pub use error::{BrokerError, MessageError};
 pub use filter::Filter;
 pub use receive::{Delivery, Handout, ReceiveRequest};
