@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use parking_lot::RwLock;
 use pop_model::{GroupName, GroupRecord, LogBounds, LogQueue, ReceiptHandle, TopicName};
-use pop_store::{Capabilities, ErrorKind, Store, TimeLimited, table::MessageLog};
+use pop_store::{Capabilities, Store, TimeLimited, table::MessageLog};
 use tokio::sync::watch;
 
 use crate::{
@@ -335,16 +335,14 @@ impl Inner {
 
     /// Recovers, if this error means that the store must be opened anew.
     fn look_at(self: &Arc<Self>, core: &Arc<Core>, error: Option<&BrokerError>) {
-        if let Some(BrokerError::Store(error)) = error
-            && matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::InDoubt)
-        {
+        if let Some(error) = error.filter(|error| error.needs_reopen()) {
             self.recover(core, error);
         }
     }
 
     /// Drops everything that was built on the failed store and loads it again. The first
     /// to see the failure does it; the others find the state changed.
-    fn recover(self: &Arc<Self>, failed: &Arc<Core>, error: &pop_store::Error) {
+    fn recover(self: &Arc<Self>, failed: &Arc<Core>, error: &dyn std::error::Error) {
         {
             let mut state = self.state.write();
             match &*state {

@@ -1,8 +1,7 @@
 //! Why the broker would not do something, as the client is told.
 
-use std::time::Duration;
-
 use pop_model::{GroupName, HandleError, NameError, RetryPolicyError, TopicName};
+use pop_store::ErrorKind;
 
 /// A refused or failed operation. Each kind has its own status on the wire.
 #[derive(Debug, thiserror::Error)]
@@ -77,12 +76,19 @@ pub enum BrokerError {
     /// The broker is on its way out.
     #[error("the broker is shutting down")]
     ShuttingDown,
-    /// The store did not answer.
-    #[error("the store gave no answer within {0:?}")]
-    StoreTimeout(Duration),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] pop_store::Error),
+}
+
+impl BrokerError {
+    /// Whether the store must be opened anew before anything else is done on it.
+    pub(crate) fn needs_reopen(&self) -> bool {
+        match self {
+            Self::Store(error) => matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::InDoubt),
+            _ => false,
+        }
+    }
 }
 
 /// Why a message can't be taken.

@@ -16,6 +16,9 @@ mod error;
 mod filter;
 mod revive;
 
+// What it stands on and what it is reached through.
+pub mod listener;
+pub mod rpc;
 pub mod stores;
 
 pub use broker::{Broker, Health, OpenStore};

@@ -196,23 +196,30 @@ impl Core {
         let turn = consumption.next_turn();
         // Retries first in one look of five, so that neither kind starves the other.
         let retries_first = turn.is_multiple_of(5);
+        let mut trouble = Trouble::default();
         if retries_first {
-            self.pop_retries(consumption, request, &mut room, &mut handout)
-                .await?;
+            trouble.note(
+                self.pop_retries(consumption, request, &mut room, &mut handout)
+                    .await,
+            )?;
         }
         for subscription in consumption.queues_from(turn) {
-            self.pop_queue(consumption, subscription, request, &mut room, &mut handout)
-                .await?;
+            trouble.note(
+                self.pop_queue(consumption, subscription, request, &mut room, &mut handout)
+                    .await,
+            )?;
         }
         if !retries_first {
-            self.pop_retries(consumption, request, &mut room, &mut handout)
-                .await?;
+            trouble.note(
+                self.pop_retries(consumption, request, &mut room, &mut handout)
+                    .await,
+            )?;
         }
         if room.is_full() {
             // There may be more: the next waiting receive looks.
             consumption.ready.notify_one();
         }
-        Ok(handout)
+        trouble.weigh(handout)
     }
 
     /// Hands out new messages of one queue.
@@ -674,6 +681,35 @@ impl Core {
                 handle: self.handles.seal(&checkpoint.identity),
             },
             identity: checkpoint.identity,
+        }
+    }
+}
+
+/// The queues that failed during a look. One bad queue holds up no other: what the others
+/// gave is handed out, and the failure is told to whoever gets nothing.
+#[derive(Default)]
+struct Trouble {
+    first: Option<BrokerError>,
+}
+
+impl Trouble {
+    /// Goes on after a failure of one queue, and not after one of the whole store.
+    fn note(&mut self, outcome: Result<(), BrokerError>) -> Result<(), BrokerError> {
+        match outcome {
+            Err(error) if error.needs_reopen() => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a queue could not be looked at");
+                self.first.get_or_insert(error);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn weigh(self, handout: Handout) -> Result<Handout, BrokerError> {
+        match self.first {
+            Some(error) if handout.is_empty() => Err(error),
+            _ => Ok(handout),
         }
     }
 }

@@ -88,7 +88,8 @@ pub struct Checkpoint {
     pub identity: DeliveryIdentity,
     /// When it was handed out, or its invisible duration last changed.
     pub popped_at: LeaseTime,
-    /// How long it is hidden from then on.
+    /// How long it is hidden from then on. Whole milliseconds are stored; `visible_at`
+    /// alone decides.
     pub invisible_for: Duration,
     /// When it is due. At least `popped_at + invisible_for`; the due index may lift it.
     pub visible_at: LeaseTime,

@@ -6,8 +6,9 @@ pub const TOPIC_NAME_BYTES_MAX: usize = 127;
 pub const GROUP_NAME_BYTES_MAX: usize = 120;
 /// The longest namespace, in bytes.
 pub const NAMESPACE_BYTES_MAX: usize = 127;
-/// The longest name of an internal topic, in bytes: `%RETRY%`, a group, `+`, a topic.
-pub const INTERNAL_NAME_BYTES_MAX: usize = 255;
+/// The longest name of an internal topic, in bytes: `%RETRY%`, a namespace, `/`, a group,
+/// `+`, a topic.
+pub const INTERNAL_NAME_BYTES_MAX: usize = 384;
 
 /// The largest body: 4 MiB less 64 KiB, so that a message with all its properties stays
 /// below the 4 MiB frame that the Node.js and Rust clients accept.
@@ -46,12 +47,13 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 pub const FRAME_BYTES_MAX: usize = 4 << 20;
 
 const _: () = assert!(
-    "%RETRY%+".len() + GROUP_NAME_BYTES_MAX + TOPIC_NAME_BYTES_MAX <= INTERNAL_NAME_BYTES_MAX,
+    "%RETRY%/+".len() + NAMESPACE_BYTES_MAX + GROUP_NAME_BYTES_MAX + TOPIC_NAME_BYTES_MAX
+        <= INTERNAL_NAME_BYTES_MAX,
     "a retry topic's name fits"
 );
 const _: () = assert!(
-    // Each byte may take two in a self-delimiting key, plus code and terminators.
-    2 * (NAMESPACE_BYTES_MAX + INTERNAL_NAME_BYTES_MAX) + 8 <= KEY_BYTES_MAX,
+    // Code and two end marks. Only 0x00 takes two bytes in a key, and no name has one.
+    1 + NAMESPACE_BYTES_MAX + 2 + INTERNAL_NAME_BYTES_MAX + 2 <= KEY_BYTES_MAX,
     "a key that holds a name fits"
 );
 const _: () = assert!(

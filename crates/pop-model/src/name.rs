@@ -2,7 +2,8 @@
 //!
 //! User names follow RocketMQ's rules. Internal topics (`%RETRY%group+topic`,
 //! `%DLQ%group`) use characters that user names can't have, so that each internal name
-//! stands for exactly one pair and can be read back.
+//! stands for exactly one pair and can be read back. A group of another namespace than
+//! its topic is written with its own: `%RETRY%namespace/group+topic`.
 
 use std::{fmt, sync::Arc};
 
@@ -13,6 +14,8 @@ const DEAD_LETTER_PREFIX: &str = "%DLQ%";
 const SYSTEM_PREFIX: &str = "rmq_sys_";
 // Not a user character, so the first one in a retry name splits it.
 const RETRY_SEPARATOR: char = '+';
+// Nor is this one, so the first one before the separator ends a namespace.
+const NAMESPACE_SEPARATOR: char = '/';
 
 /// A name that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +44,16 @@ pub enum NameError {
         /// What was to be named.
         what: &'static str,
         /// The first character that is not allowed.
+        character: char,
+        /// Where it stands.
+        at: usize,
+    },
+    /// A control character in a name that may have any other.
+    #[error("{what} name has the control character {character:?} at byte {at}: none is allowed")]
+    Control {
+        /// What was to be named.
+        what: &'static str,
+        /// The first control character.
         character: char,
         /// Where it stands.
         at: usize,
@@ -168,7 +181,7 @@ impl TopicName {
         Ok(Self::unchecked(namespace, name))
     }
 
-    /// A topic of the broker's own: any text without control characters, up to 255 bytes.
+    /// A topic of the broker's own: any text without control characters, up to 384 bytes.
     ///
     /// # Errors
     ///
@@ -179,7 +192,7 @@ impl TopicName {
             .char_indices()
             .find(|(_, character)| character.is_control())
         {
-            Some((at, character)) => Err(NameError::Character {
+            Some((at, character)) => Err(NameError::Control {
                 what: "topic",
                 character,
                 at,
@@ -188,29 +201,33 @@ impl TopicName {
         }
     }
 
-    /// Any topic that may be read: a user's, or one of the broker's own.
+    /// A topic that a client may read: a user's, or a retry or dead-letter topic.
     ///
     /// # Errors
     ///
-    /// What is wrong with the name, as if it were a user's.
+    /// What is wrong with the name.
     pub fn readable(namespace: &Namespace, name: &str) -> Result<Self, NameError> {
-        match Self::user(namespace, name) {
-            Err(NameError::Reserved { .. } | NameError::Character { .. })
-                if name.starts_with(RETRY_PREFIX) || name.starts_with(DEAD_LETTER_PREFIX) =>
-            {
-                Self::internal(namespace, name)
-            }
-            other => other,
+        // The prefix decides first: internal names may be longer than those of users.
+        if name.starts_with(RETRY_PREFIX) || name.starts_with(DEAD_LETTER_PREFIX) {
+            Self::internal(namespace, name)
+        } else {
+            Self::user(namespace, name)
         }
     }
 
-    /// How the retries of `topic` for `group` appear to the outside.
+    /// How the retries of `topic` for `group` appear to the outside, in the namespace of
+    /// the topic.
     #[must_use]
     pub fn retry(group: &GroupName, topic: &Self) -> Self {
-        let name = format!(
-            "{RETRY_PREFIX}{}{RETRY_SEPARATOR}{}",
-            group.name, topic.name
-        );
+        let mut name = String::from(RETRY_PREFIX);
+        // Two groups of one name in two namespaces must not share their retries.
+        if group.namespace != topic.namespace {
+            name.push_str(group.namespace.as_str());
+            name.push(NAMESPACE_SEPARATOR);
+        }
+        name.push_str(&group.name);
+        name.push(RETRY_SEPARATOR);
+        name.push_str(&topic.name);
         Self::unchecked(&topic.namespace, &name)
     }
 
@@ -226,11 +243,9 @@ impl TopicName {
     /// What the name says that it is.
     #[must_use]
     pub fn kind(&self) -> TopicNameKind {
-        if let Some(rest) = self.name.strip_prefix(RETRY_PREFIX)
-            && let Some((group, topic)) = rest.split_once(RETRY_SEPARATOR)
-            && let Ok(group) = GroupName::user(&self.namespace, group)
+        if let Some(pair) = self.name.strip_prefix(RETRY_PREFIX)
+            && let Some((group, topic)) = self.retry_pair(pair)
         {
-            let topic = Self::unchecked(&self.namespace, topic);
             return TopicNameKind::Retry { group, topic };
         }
         if let Some(group) = self.name.strip_prefix(DEAD_LETTER_PREFIX)
@@ -242,6 +257,24 @@ impl TopicName {
             Ok(_) => TopicNameKind::User,
             Err(_) => TopicNameKind::Internal,
         }
+    }
+
+    /// The group and topic that [`TopicName::retry`] made `pair` of; `None` if it did not.
+    fn retry_pair(&self, pair: &str) -> Option<(GroupName, Self)> {
+        let (group, topic) = pair.split_once(RETRY_SEPARATOR)?;
+        let group = match group.split_once(NAMESPACE_SEPARATOR) {
+            Some((namespace, group)) => {
+                let namespace = Namespace::new(namespace).ok()?;
+                // One name for one pair: the topic's own namespace goes without saying.
+                if namespace == self.namespace {
+                    return None;
+                }
+                GroupName::user(&namespace, group).ok()?
+            }
+            None => GroupName::user(&self.namespace, group).ok()?,
+        };
+        let topic = (!topic.is_empty()).then(|| Self::unchecked(&self.namespace, topic))?;
+        Some((group, topic))
     }
 
     /// A name that was checked before it was stored.

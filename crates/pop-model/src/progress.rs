@@ -57,18 +57,24 @@ impl MarkPage {
         (offset.get() / MARK_PAGE_OFFSETS, place)
     }
 
-    /// Whether the offset at `place` is settled.
+    /// Whether the offset at `place` is settled. Nothing outside the page is.
     #[must_use]
     pub fn get(&self, place: u16) -> bool {
         let word = self.words.get(usize::from(place) / 64);
         word.is_some_and(|word| word >> (place % 64) & 1 == 1)
     }
 
-    /// Settles the offset at `place`.
+    /// Settles the offset at `place`, which [`MarkPage::locate`] gave.
+    ///
+    /// # Panics
+    ///
+    /// If the page has no such place: the mark would be lost, and its message delivered
+    /// again.
     pub fn set(&mut self, place: u16) {
-        if let Some(word) = self.words.get_mut(usize::from(place) / 64) {
-            *word |= 1 << (place % 64);
-        }
+        let Some(word) = self.words.get_mut(usize::from(place) / 64) else {
+            panic!("place {place} is not on a page of {MARK_PAGE_OFFSETS}");
+        };
+        *word |= 1 << (place % 64);
     }
 
     /// How many offsets are settled.

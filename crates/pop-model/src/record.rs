@@ -19,7 +19,8 @@ pub struct TopicRecord {
     pub name: TopicName,
     /// How many queues it has, numbered from 0.
     pub queues: u32,
-    /// The kinds of message that it takes.
+    /// The kinds of message that it takes, each once and in the order of
+    /// [`MessageKind::ALL`]: that is how they read back.
     pub kinds: Vec<MessageKind>,
     /// When it was made.
     pub created_at: WallTime,

@@ -15,7 +15,8 @@ pub struct RetryPolicy {
     backoff: Backoff,
 }
 
-/// The delay after a failed attempt, as clients compute it too.
+/// The delay after a failed attempt, as clients compute it too. Whole milliseconds of it
+/// are stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Backoff {
     /// One delay an attempt; the last one goes on for ever.

@@ -164,12 +164,14 @@ impl ManualClock {
         clock
     }
 
-    /// Moves both clocks forward.
+    /// Moves both clocks forward by the whole milliseconds of `by`. They stay at the end
+    /// of their range rather than start again, since lease time never goes back.
     pub fn advance(&self, by: Duration) {
         let millis = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-        self.lease_ms.fetch_add(millis, Ordering::AcqRel);
-        self.wall_ms
-            .fetch_add(i64::try_from(millis).unwrap_or(i64::MAX), Ordering::AcqRel);
+        let lease = |lease: u64| Some(lease.saturating_add(millis));
+        let wall = |wall: i64| Some(wall.saturating_add_unsigned(millis));
+        let _ = (self.lease_ms).fetch_update(Ordering::AcqRel, Ordering::Acquire, lease);
+        let _ = (self.wall_ms).fetch_update(Ordering::AcqRel, Ordering::Acquire, wall);
     }
 
     /// Sets the wall clock, in either direction; lease time stays.

@@ -24,6 +24,10 @@ pub use backend::engine::OpenOptions;
 #[cfg(feature = "fjall")]
 pub use backend::fjall::FjallStore;
 pub use backend::memory::MemStore;
+#[cfg(feature = "rocksdb")]
+pub use backend::rocksdb::RocksStore;
+#[cfg(feature = "sled")]
+pub use backend::sled::SledStore;
 pub use batch::{Precondition, WriteBatch};
 pub use durable::{Durable, Unsettled};
 pub use error::{Error, ErrorKind, Outcome, Result};

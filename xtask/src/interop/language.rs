@@ -25,8 +25,12 @@ pub(super) enum Trust {
     NoTls,
 }
 
-/// The variable by which gRPC's own libraries take another set of roots.
-pub(super) const ROOTS_VARIABLE: &str = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH";
+/// Names the broker's certificate, for clients that verify. A variable of our own, because gRPC's may
+/// be set on a machine for other reasons.
+pub(super) const ROOTS_VARIABLE: &str = "POP_INTEROP_ROOTS";
+
+/// How gRPC's libraries take another set of roots.
+const GRPC_ROOTS_VARIABLE: &str = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH";
 
 /// One client.
 pub(super) struct Language {
@@ -130,6 +134,9 @@ impl Language {
         let mut command = (self.program)(places);
         // The clients write their logs to the home folder.
         command.env("HOME", &places.home);
+        if let Some(roots) = env::var_os(ROOTS_VARIABLE) {
+            command.env(GRPC_ROOTS_VARIABLE, roots);
+        }
         command
     }
 }

@@ -23,10 +23,9 @@ impl From<BrokerError> for Problem {
             | BrokerError::GroupName(_)
             | BrokerError::QueueCount { .. }
             | BrokerError::RetryPolicy(_) => StatusCode::BAD_REQUEST,
-            BrokerError::Recovering
-            | BrokerError::ShuttingDown
-            | BrokerError::Busy(_)
-            | BrokerError::StoreTimeout(_) => StatusCode::SERVICE_UNAVAILABLE,
+            BrokerError::Recovering | BrokerError::ShuttingDown | BrokerError::Busy(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())

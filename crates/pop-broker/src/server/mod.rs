@@ -3,7 +3,7 @@
 mod log;
 mod signal;
 
-use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use pop_broker::{Broker, BrokerError, Health, listener::Listener, rpc};
 use tokio::{net::TcpListener, runtime::Builder, task::JoinHandle, time::timeout};
@@ -16,8 +16,9 @@ use crate::{
 };
 use signal::Signals;
 
-/// How long connections may take to carry their last answers.
-const DRAIN_MAX: Duration = Duration::from_secs(5);
+/// How long connections may take to carry their last answers; above the limit that the
+/// listener of clients sets itself.
+const DRAIN_MAX: Duration = Duration::from_secs(12);
 /// How long threads that may block, such as an engine's, may take to let go at the end.
 const THREADS_MAX: Duration = Duration::from_secs(2);
 
@@ -169,28 +170,19 @@ impl Work {
     }
 }
 
-/// An address that can't be listened on; or, for TLS, files that can't be used.
-fn not_bound(flag: &str, address: SocketAddr, error: &(dyn Error + 'static)) -> Failure {
-    let mut cause = Some(error);
-    let kind = loop {
-        match cause {
-            None => break None,
-            Some(error) => match error.downcast_ref::<io::Error>() {
-                Some(error) => break Some(error.kind()),
-                None => cause = error.source(),
-            },
-        }
-    };
-    let problem = match kind {
-        Some(io::ErrorKind::AddrInUse) => format!(
+/// An address that can't be listened on, or files for TLS that can't be used.
+fn not_bound(flag: &str, address: SocketAddr, error: &io::Error) -> Failure {
+    let problem = match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
             "address {address} is in use, perhaps by another broker: stop that one, or choose another with {flag}"
         ),
-        Some(io::ErrorKind::AddrNotAvailable) => {
+        io::ErrorKind::AddrNotAvailable => {
             format!("address {address} is not one of this machine's: choose another with {flag}")
         }
-        Some(io::ErrorKind::PermissionDenied) => format!(
+        io::ErrorKind::PermissionDenied => format!(
             "address {address} may not be used by this user: choose a port above 1023 with {flag}"
         ),
+        io::ErrorKind::InvalidInput => return Failure::because(Exit::Usage, error),
         _ => return Failure::because(Exit::Address, error),
     };
     Failure::new(Exit::Address, problem)

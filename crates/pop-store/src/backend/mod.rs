@@ -9,3 +9,7 @@ pub mod folder;
 
 #[cfg(feature = "fjall")]
 pub mod fjall;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
+#[cfg(feature = "sled")]
+pub mod sled;

@@ -1,7 +1,7 @@
 //! Durable stores that are wrong on purpose, each caught by the check named here.
 
 use std::{
-    fs, mem,
+    fs,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::Arc,
@@ -10,7 +10,6 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use pop_store::{
     Capabilities, Durability, Entry, ErrorKind, Keyspace, Result, Scan, Snapshot, Staging, Store,
     WriteBatch,
@@ -37,20 +36,7 @@ enum Mistake {
 struct WrongStore {
     inner: Arc<JournalStore>,
     mistake: Mistake,
-    late: Mutex<Vec<WriteBatch>>,
-}
-
-impl WrongStore {
-    /// Keeps a batch for later, and gives up what was kept long enough.
-    fn due(&self, batch: WriteBatch) -> Vec<WriteBatch> {
-        let mut late = self.late.lock();
-        late.push(batch);
-        if late.len() > 8 {
-            mem::take(&mut *late)
-        } else {
-            Vec::new()
-        }
-    }
+    late: tokio::sync::Mutex<Vec<WriteBatch>>,
 }
 
 #[async_trait]
@@ -79,7 +65,13 @@ impl Store for WrongStore {
         if !is_late {
             return self.inner.write(batch, durability).await;
         }
-        for batch in self.due(batch) {
+        // Held while they are written, so that late is the only thing that is wrong.
+        let mut late = self.late.lock().await;
+        late.push(batch);
+        if late.len() <= 8 {
+            return Ok(());
+        }
+        for batch in late.drain(..) {
             self.inner.write(batch, durability).await?;
         }
         Ok(())
@@ -167,7 +159,7 @@ impl StoreFactory for Wrong {
         Ok(WrongStore {
             inner: Arc::new(inner?),
             mistake: self.0,
-            late: Mutex::default(),
+            late: tokio::sync::Mutex::default(),
         })
     }
 }

@@ -77,6 +77,8 @@ impl DataFolder {
             }
             Err(error) => return Err(failed(error)),
         }
+        // Made here, because engines don't make their own folder's name durable.
+        create_folder(&path.join(ENGINE)).map_err(failed)?;
         Ok(Self {
             path,
             backend,
@@ -90,7 +92,7 @@ impl DataFolder {
         &self.path
     }
 
-    /// Where the engine keeps its files. The engine makes it.
+    /// Where the engine keeps its files.
     #[must_use]
     pub fn engine_path(&self) -> PathBuf {
         self.path.join(ENGINE)

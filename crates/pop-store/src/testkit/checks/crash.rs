@@ -13,6 +13,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::task::JoinSet;
@@ -32,6 +33,8 @@ const ROUNDS: u64 = 6;
 const WRITERS: usize = 4;
 // Rows of `A` that a writer keeps; older ones it deletes.
 const KEPT: u64 = 40;
+// How long after a report the kill may come: about as long as a publish takes.
+const KILL_MICROS_MAX: u64 = 6_000;
 // The child ends by itself if nobody kills it.
 const STEPS_MAX: u64 = 100_000;
 
@@ -48,7 +51,7 @@ pub async fn a_kill_loses_nothing_synced_and_leaves_no_hole<F: StoreFactory>(kit
     let mut random = Random::new(11);
     let mut floor = [0; WRITERS];
     for round in 0..ROUNDS {
-        let reports = kill_child_after(kit, 1 + random.below(150));
+        let reports = kill_child(kit, 1 + random.below(150), &mut random).await;
         let mut synced = floor;
         for report in &reports {
             let [writer, n, is_synced] = numbers(report);
@@ -174,7 +177,8 @@ pub async fn a_kill_around_a_replace_leaves_the_old_or_the_new_content<F: StoreF
 
     let mut random = Random::new(13);
     for round in 0..ROUNDS {
-        let reports = kill_child_after(kit, 1 + random.below(3 * STEPS_PER_GENERATION));
+        let steps = 1 + random.below(3 * STEPS_PER_GENERATION);
+        let reports = kill_child(kit, steps, &mut random).await;
         let [mut begun, mut published] = [0; 2];
         for report in &reports {
             let [generation, is_published, _step] = numbers(report);
@@ -247,9 +251,13 @@ async fn generation<S: Store>(store: &S) -> u64 {
     word(&value.expect("some generation is there"), 0)
 }
 
-/// Starts this test again as a child and kills it after so many reports. The answer is
-/// all of its reports, also those it made between the last one read and the kill.
-fn kill_child_after<F: StoreFactory>(kit: &Kit<F>, reports: u64) -> Vec<String> {
+/// Starts this test again as a child and kills it some moments after so many reports. The
+/// answer is all of its reports, also those it made between the last one read and the kill.
+async fn kill_child<F: StoreFactory>(
+    kit: &Kit<F>,
+    reports: u64,
+    random: &mut Random,
+) -> Vec<String> {
     let mut child = Killed(spawn(kit));
     let stdout = child.0.stdout.take().expect("it is piped");
     let mut read = Vec::new();
@@ -260,6 +268,9 @@ fn kill_child_after<F: StoreFactory>(kit: &Kit<F>, reports: u64) -> Vec<String> 
         };
         read.push(report.to_owned());
         if read.len() as u64 == reports {
+            // A kill right at a report would always hit the same step of the store.
+            let moments = Duration::from_micros(random.below(KILL_MICROS_MAX));
+            tokio::time::sleep(moments).await;
             child.0.kill().expect("the child is killed");
         }
     }

@@ -19,7 +19,7 @@ pub mod snapshot;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    atomic::{AtomicU64, Ordering::SeqCst},
 };
 
 use bytes::Bytes;
@@ -138,28 +138,39 @@ async fn reopen<F: StoreFactory>(kit: &Kit<F>, store: F::Store) -> F::Store {
 /// Batches that are written one after another, by a task of its own, while a check looks on.
 struct Meanwhile {
     written: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
+    allowed: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
+
+// How far a writer may run ahead between two looks: enough to overtake each of them, and
+// not so many that scans crawl over the versions of a few keys.
+const AHEAD_MAX: u64 = 64;
 
 impl Meanwhile {
     /// Writes `batch(1)`, `batch(2)` and so on until it is stopped.
     fn write<S: Store>(store: &Arc<S>, batch: impl Fn(u64) -> WriteBatch + Send + 'static) -> Self {
         let written = Arc::new(AtomicU64::new(0));
-        let stop = Arc::new(AtomicBool::new(false));
+        let allowed = Arc::new(AtomicU64::new(AHEAD_MAX));
         let task = tokio::spawn({
-            let (store, written, stop) = (store.clone(), written.clone(), stop.clone());
+            let (store, written, allowed) = (store.clone(), written.clone(), allowed.clone());
             async move {
-                while !stop.load(SeqCst) {
-                    commit(&*store, batch(written.load(SeqCst) + 1)).await;
-                    written.fetch_add(1, SeqCst);
+                loop {
+                    let next = written.load(SeqCst) + 1;
+                    match allowed.load(SeqCst) {
+                        0 => return,
+                        last if next <= last => {
+                            commit(&*store, batch(next)).await;
+                            written.store(next, SeqCst);
+                        }
+                        _ => {}
+                    }
                     tokio::task::yield_now().await;
                 }
             }
         });
         Self {
             written,
-            stop,
+            allowed,
             task,
         }
     }
@@ -167,13 +178,14 @@ impl Meanwhile {
     /// Waits for one more write, so that a check and its writer take turns.
     async fn progress(&self) {
         let before = self.written.load(SeqCst);
+        self.allowed.store(before + AHEAD_MAX, SeqCst);
         while self.written.load(SeqCst) == before && !self.task.is_finished() {
             tokio::task::yield_now().await;
         }
     }
 
     async fn stop(self) {
-        self.stop.store(true, SeqCst);
+        self.allowed.store(0, SeqCst);
         self.task.await.expect("every write is committed");
     }
 }

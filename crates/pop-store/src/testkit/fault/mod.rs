@@ -1,6 +1,7 @@
 //! A store that misbehaves when told to, so that what stands on a store can be shown to
 //! lose nothing.
 
+mod odds;
 mod script;
 mod store;
 mod views;
@@ -8,5 +9,6 @@ mod views;
 #[cfg(test)]
 mod tests;
 
-pub use script::{Call, Effect, Fault, Faults, Injected, Odds};
+pub use odds::Odds;
+pub use script::{Call, Effect, Fault, Faults, Injected};
 pub use store::{CrashableStore, FaultStore};

@@ -1,0 +1,70 @@
+//! The settings of RocksDB, and why.
+
+use rocksdb::{
+    BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, LogLevel, Options, WriteOptions,
+};
+
+const CACHE_BYTES: usize = 64 << 20;
+const MEMTABLE_BYTES: usize = 32 << 20;
+// Bounds what an open reads again: idle spaces are flushed to let old logs go.
+const LOGS_BYTES_MAX: u64 = 128 << 20;
+// Spreads the writing of tables, instead of one long stall at their end.
+const BYTES_PER_SYNC: u64 = 1 << 20;
+// A table with this many deletes in a stretch of that many entries is compacted soon:
+// scans of due work step over what was deleted before them.
+const DELETES_WINDOW: usize = 4_096;
+const DELETES_IN_WINDOW: usize = 2_048;
+const DELETES_RATIO: f64 = 0.5;
+
+/// One cache for all spaces.
+pub(super) fn cache() -> Cache {
+    // Zero lets it estimate the size of an entry by itself.
+    Cache::new_hyper_clock_cache(CACHE_BYTES, 0)
+}
+
+/// The database.
+pub(super) fn database() -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    // A torn end of the log is cut, and nothing is read beyond it.
+    options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+    // Else a log that was synced and is missing or shorter passes unseen.
+    options.set_track_and_verify_wals_in_manifest(true);
+    // Spaces are flushed together, so that they agree after a log error too.
+    options.set_atomic_flush(true);
+    options.set_max_total_wal_size(LOGS_BYTES_MAX);
+    options.set_bytes_per_sync(BYTES_PER_SYNC);
+    // Files are deleted on background threads and not under a reader.
+    options.set_avoid_unnecessary_blocking_io(true);
+    options.set_log_level(LogLevel::Warn);
+    options.set_keep_log_file_num(4);
+    options.set_stats_dump_period_sec(0);
+    options
+}
+
+/// A space.
+pub(super) fn space(cache: &Cache) -> Options {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(cache);
+    table.set_bloom_filter(10.0, false);
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&table);
+    options.set_write_buffer_size(MEMTABLE_BYTES);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_bottommost_compression_type(DBCompressionType::Zstd);
+    options.add_compact_on_deletion_collector_factory(
+        DELETES_WINDOW,
+        DELETES_IN_WINDOW,
+        DELETES_RATIO,
+    );
+    options
+}
+
+/// A write.
+pub(super) fn write(sync: bool) -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.set_sync(sync);
+    // A stall is refused instead of waited out, so that callers hear of it.
+    options.set_no_slowdown(true);
+    options
+}

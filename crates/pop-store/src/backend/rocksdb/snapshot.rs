@@ -1,0 +1,142 @@
+//! A snapshot on a thread of its own.
+//!
+//! RocksDB's snapshot borrows the database. The thread owns a share of the database and
+//! lends it to the snapshot on its own stack, so nothing here is `unsafe`; reads come to it
+//! as messages. It ends, and lets go of the database, before the drop of its handle returns.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread::{self, JoinHandle},
+};
+
+use bytes::Bytes;
+
+use super::{Database, NAME, collect, family, read_options};
+use crate::{
+    Entry, Error, ErrorKind, Result, Scan,
+    backend::{
+        engine::{EngineSnapshot, Space},
+        rocksdb::error,
+    },
+};
+
+type View<'a> = rocksdb::SnapshotWithThreadMode<'a, Database>;
+
+enum Request {
+    Get(Space, Bytes, Sender<Result<Option<Bytes>>>),
+    Scan(Space, Scan, Sender<Result<Vec<Entry>>>),
+}
+
+/// The handle of the thread.
+pub(super) struct RocksSnapshot {
+    // `None` only while it is dropped.
+    requests: Option<Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RocksSnapshot {
+    /// Takes the snapshot; it is taken when this returns.
+    pub(super) fn take(database: &Arc<Database>) -> Result<Self> {
+        let database = Arc::clone(database);
+        let (requests, inbox) = mpsc::channel();
+        let (taken, is_taken) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("store-snapshot".to_owned())
+            .spawn(move || {
+                let snapshot = database.snapshot();
+                // The taker waits for this.
+                let _ = taken.send(());
+                serve(&database, &snapshot, &inbox);
+            })
+            .map_err(|error| {
+                Error::new(ErrorKind::Unavailable, NAME, "snapshot")
+                    .with_detail("the snapshot's thread could not be started")
+                    .with_source(error)
+            })?;
+        is_taken.recv().map_err(|_| gone())?;
+        Ok(Self {
+            requests: Some(requests),
+            thread: Some(thread),
+        })
+    }
+
+    fn ask<T>(&self, request: impl FnOnce(Sender<Result<T>>) -> Request) -> Result<T> {
+        let (answer, waiter) = mpsc::channel();
+        let requests = self.requests.as_ref().ok_or_else(gone)?;
+        requests.send(request(answer)).map_err(|_| gone())?;
+        waiter.recv().map_err(|_| gone())?
+    }
+}
+
+fn serve(database: &Database, snapshot: &View<'_>, inbox: &Receiver<Request>) {
+    while let Ok(request) = inbox.recv() {
+        // A reader that went away wants no answer.
+        match request {
+            Request::Get(space, key, answer) => {
+                let _ = answer.send(get(database, snapshot, &space, &key));
+            }
+            Request::Scan(space, scan, answer) => {
+                let _ = answer.send(read_range(database, snapshot, &space, &scan));
+            }
+        }
+    }
+}
+
+fn get(
+    database: &Database,
+    snapshot: &View<'_>,
+    space: &Space,
+    key: &[u8],
+) -> Result<Option<Bytes>> {
+    let value = snapshot.get_pinned_cf(&family(database, space)?, key);
+    let value = value.map_err(error::read_failed)?;
+    Ok(value.map(|it| Bytes::copy_from_slice(&it)))
+}
+
+fn read_range(
+    database: &Database,
+    snapshot: &View<'_>,
+    space: &Space,
+    scan: &Scan,
+) -> Result<Vec<Entry>> {
+    let (options, mode) = read_options(scan);
+    collect(
+        snapshot.iterator_cf_opt(&family(database, space)?, options, mode),
+        scan,
+    )
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Poisoned, NAME, "snapshot")
+        .with_detail("the snapshot's thread ended: take another snapshot")
+}
+
+impl fmt::Debug for RocksSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RocksSnapshot").finish_non_exhaustive()
+    }
+}
+
+impl Drop for RocksSnapshot {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panic was told to whoever waited for it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl EngineSnapshot for RocksSnapshot {
+    fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Bytes>> {
+        self.ask(|answer| Request::Get(space.clone(), Bytes::copy_from_slice(key), answer))
+    }
+
+    fn scan(&self, space: &Space, scan: &Scan) -> Result<Vec<Entry>> {
+        self.ask(|answer| Request::Scan(space.clone(), scan.clone(), answer))
+    }
+}

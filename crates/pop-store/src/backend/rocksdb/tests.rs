@@ -1,0 +1,125 @@
+//! What RocksDB in particular does to a store.
+
+use std::fs;
+
+use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    Durability::Synced, Keyspace, Store, WriteBatch as StoreBatch, backend::engine::Operation,
+};
+
+const A: Keyspace = Keyspace::new("a");
+
+fn open(folder: &TempDir) -> Result<RocksStore> {
+    RocksStore::open(folder.path(), OpenOptions::new(&[A]))
+}
+
+/// How many deleted entries a scan from `start` steps over on its way to `entries_max` live ones.
+fn deletes_stepped_over(engine: &RocksEngine, space: &Space, start: &[u8]) -> u64 {
+    let scan = Scan::from(start.to_vec()).with_entries_max(10);
+    let mut context = PerfContext::default();
+    context.reset();
+    let entries = engine.scan(space, &scan).unwrap();
+    assert_eq!(entries.len(), 10);
+    context.metric(PerfMetric::InternalDeleteSkippedCount)
+}
+
+/// Mutant: leave the lower bound out and seek to the first key.
+#[test]
+fn a_scan_with_a_floor_does_not_walk_the_deletes_below_it() {
+    const DELETED: u32 = 200_000;
+    const LIVE: u32 = 10;
+    let folder = TempDir::new().unwrap();
+    let engine = RocksEngine::open(folder.path()).unwrap();
+    let space = Space::new("due", 1);
+    engine.open_space(&space).unwrap();
+    let operation = |number: u32, value: Option<Bytes>| Operation {
+        space: space.clone(),
+        key: Bytes::copy_from_slice(&number.to_be_bytes()),
+        value,
+    };
+    let apply = |numbers: std::ops::Range<u32>, value: Option<Bytes>| {
+        let operations = numbers.map(|it| operation(it, value.clone())).collect();
+        let changes = Changes {
+            operations,
+            ..Changes::default()
+        };
+        engine.apply(&changes, false).unwrap();
+    };
+    for start in (0..DELETED).step_by(1_000) {
+        apply(start..start + 1_000, Some(Bytes::from_static(b"due")));
+        apply(start..start + 1_000, None);
+    }
+    apply(DELETED..DELETED + LIVE, Some(Bytes::from_static(b"due")));
+    set_perf_stats(PerfStatsLevel::EnableCount);
+    let without_floor = deletes_stepped_over(&engine, &space, b"");
+    let with_floor = deletes_stepped_over(&engine, &space, &DELETED.to_be_bytes());
+    assert!(
+        without_floor > 100_000,
+        "{without_floor} deletes in the way"
+    );
+    assert_eq!(with_floor, 0);
+}
+
+/// RocksDB recovers to the point before the damage and says nothing. The store's own count
+/// of groups does.
+///
+/// Mutant: don't hold the history against the high-water mark.
+#[tokio::test]
+async fn a_flipped_byte_in_the_log_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).unwrap();
+    for number in 0..100_u8 {
+        let mut batch = StoreBatch::new();
+        batch.put(
+            A,
+            Bytes::copy_from_slice(&[number]),
+            Bytes::from(vec![number; 100]),
+        );
+        store.write(batch, Synced).await.unwrap();
+    }
+    // As a killed process leaves it: a close would flush the log into tables.
+    let copy = TempDir::new().unwrap();
+    copy_folder(folder.path(), copy.path());
+    store.close().await.unwrap();
+    let engine = copy.path().join("engine");
+    let files = fs::read_dir(engine).unwrap().map(|it| it.unwrap().path());
+    let log = files
+        .filter(|it| it.extension().is_some_and(|it| it == "log"))
+        .max_by_key(|it| fs::metadata(it).unwrap().len())
+        .unwrap();
+    let mut content = fs::read(&log).unwrap();
+    let middle = content.len() / 2;
+    content[middle] ^= 1;
+    fs::write(&log, content).unwrap();
+    for _ in 0..2 {
+        let error = open(&copy).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_lets_go_of_the_database_when_the_store_is_closed() {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).unwrap();
+    let snapshot = store.snapshot().await.unwrap();
+    store.close().await.unwrap();
+    open(&folder).unwrap().close().await.unwrap();
+    let error = snapshot.get(A, b"k").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Poisoned);
+}

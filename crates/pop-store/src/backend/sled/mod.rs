@@ -1,0 +1,228 @@
+//! The store on [sled](https://docs.rs/sled) 0.34: for evaluation, tests and small devices,
+//! not for production.
+//!
+//! What sled leaves to do, and is done here:
+//!
+//! - `flush` does not sync on Linux: it ends with `sync_file_range`, which leaves the file's
+//!   length and the disk's cache alone. So a sync is `flush` and then `fdatasync` of its file.
+//! - Its large values go to blob files that are never synced. So a value is cut into pieces
+//!   that stay in the log.
+//! - Its batches are atomic in one tree only. So there is one, and a space is a prefix.
+//! - Its iterators see what is written meanwhile. So reads and writes exclude each other.
+//!
+//! What is sled's own and stays: the log grows under churn and is given back late; a
+//! snapshot file that a crash left unfinished can make it refuse to open; it is no longer
+//! maintained. Snapshots of the store are copies, taken while writes wait.
+
+mod error;
+mod log;
+mod pieces;
+mod registry;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use sled::{Batch, Db};
+
+use self::{log::LogFile, pieces::Pieces, registry::Registry};
+use super::{
+    engine::{Changes, Engine, EngineStore, OpenOptions, Space},
+    folder::DataFolder,
+};
+use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan, SnapshotSupport};
+
+const NAME: &str = "sled";
+const CACHE_BYTES: u64 = 64 << 20;
+// A snapshot holds up all writes while this much is copied, and is held in memory.
+const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
+// How many keys one batch of a dropped space deletes.
+const DROP_KEYS_MAX: usize = 1_000;
+
+/// A store on sled.
+pub type SledStore = EngineStore<SledEngine>;
+
+impl SledStore {
+    /// Opens the store in the folder `path`, which is made if it is not there.
+    ///
+    /// It blocks: call it before the runtime serves, or from a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// `Locked` if another process has the folder, `Incompatible` if another backend or
+    /// format has it, `Corrupt` if its files are damaged or end before what was synced,
+    /// `Unavailable` if they can't be read or written.
+    pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let folder = DataFolder::claim(path, NAME)?;
+        let engine = SledEngine::open(&folder.engine_path())?;
+        Self::start(engine, Some(folder), &options)
+    }
+}
+
+/// sled as an [`Engine`].
+pub struct SledEngine {
+    db: Db,
+    log: LogFile,
+    // Held for reading by every read and for writing by every write, because a value is in
+    // pieces and an iterator shows what is written meanwhile.
+    registry: RwLock<Registry>,
+    path: PathBuf,
+}
+
+impl SledEngine {
+    /// Opens or makes a database at `path`.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` for damaged files, `Unavailable` if they can't be read or written.
+    pub fn open(path: &Path) -> Result<Self> {
+        // Over some damages sled panics.
+        let opened = catch_unwind(AssertUnwindSafe(|| {
+            sled::Config::new()
+                .path(path)
+                .cache_capacity(CACHE_BYTES)
+                .open()
+        }));
+        let db = opened
+            .map_err(|_| {
+                Error::new(ErrorKind::Corrupt, NAME, "open").with_detail(
+                    "the engine panicked over its files: restore the folder from a backup",
+                )
+            })?
+            .map_err(|error| error::open_failed(error, path))?;
+        let log = LogFile::open(path)?;
+        let registry = Registry::load(&db)?;
+        let engine = Self {
+            db,
+            log,
+            registry: RwLock::new(registry),
+            path: path.to_owned(),
+        };
+        engine.finish_drops()?;
+        Ok(engine)
+    }
+
+    /// Deletes what is left of dropped spaces.
+    fn finish_drops(&self) -> Result<()> {
+        let mut registry = self.registry.write();
+        for id in registry.dropped() {
+            for prefix in pieces::prefixes(id) {
+                loop {
+                    let keys = self.db.scan_prefix(prefix).keys().take(DROP_KEYS_MAX);
+                    let keys = keys.collect::<Result<Vec<_>, _>>();
+                    let keys = keys.map_err(error::write_failed)?;
+                    if keys.is_empty() {
+                        break;
+                    }
+                    let mut batch = Batch::default();
+                    for key in keys {
+                        batch.remove(key);
+                    }
+                    self.commit(batch)?;
+                }
+            }
+            let mut batch = Batch::default();
+            registry.forget(id, &mut batch);
+            self.commit(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Applies `batch` and hands it to the operating system.
+    fn commit(&self, batch: Batch) -> Result<()> {
+        self.db.apply_batch(batch).map_err(error::write_failed)?;
+        self.db.flush().map_err(error::write_failed)?;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for SledEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SledEngine")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine for SledEngine {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::core()
+            .with_durable(0)
+            .with_snapshot(SnapshotSupport::CopiedUpTo {
+                bytes_max: SNAPSHOT_BYTES_MAX,
+            })
+    }
+
+    fn spaces(&self) -> Result<Vec<Space>> {
+        Ok(self.registry.read().spaces())
+    }
+
+    fn open_space(&self, space: &Space) -> Result<()> {
+        let mut registry = self.registry.write();
+        if registry.find(space).is_some() {
+            return Ok(());
+        }
+        let mut batch = Batch::default();
+        registry.add(space, &mut batch);
+        self.commit(batch)?;
+        self.log.sync()
+    }
+
+    fn drop_space(&self, space: &Space) -> Result<()> {
+        let mut batch = Batch::default();
+        self.registry.write().drop_space(space, &mut batch);
+        self.commit(batch)?;
+        self.finish_drops()
+    }
+
+    fn apply(&self, changes: &Changes, sync: bool) -> Result<()> {
+        let registry = self.registry.write();
+        // In a sled batch the later call for a key wins.
+        let mut batch = Batch::default();
+        for (space, start, end) in &changes.range_deletes {
+            let pieces = Pieces::new(&self.db, registry.id(space)?);
+            pieces.remove_range(start, end, &mut batch)?;
+        }
+        for operation in &changes.operations {
+            let pieces = Pieces::new(&self.db, registry.id(&operation.space)?);
+            pieces.remove(&operation.key, &mut batch)?;
+            if let Some(value) = &operation.value {
+                pieces.insert(&operation.key, value, &mut batch);
+            }
+        }
+        self.commit(batch)?;
+        drop(registry);
+        if sync { self.log.sync() } else { Ok(()) }
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.db.flush().map_err(error::write_failed)?;
+        self.log.sync()
+    }
+
+    fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Bytes>> {
+        let registry = self.registry.read();
+        Pieces::new(&self.db, registry.id(space)?).get(key)
+    }
+
+    fn scan(&self, space: &Space, scan: &Scan) -> Result<Vec<Entry>> {
+        let registry = self.registry.read();
+        let pieces = Pieces::new(&self.db, registry.id(space)?);
+        let entries = pieces.range(&scan.start, scan.end.as_deref());
+        match scan.direction {
+            Direction::Forward => scan.collect(entries),
+            Direction::Backward => scan.collect(entries.rev()),
+        }
+    }
+}

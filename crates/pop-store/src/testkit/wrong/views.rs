@@ -1,0 +1,94 @@
+//! Snapshots and stagings of a store with a mistake.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{Mistake as M, pause, store::WrongStore};
+use crate::{
+    Durability, Entry, Keyspace, MemStore, Result, Scan, Snapshot, Staging, Store, WriteBatch,
+};
+
+#[derive(Debug)]
+pub(super) struct LiveSnapshot(pub(super) MemStore);
+
+#[async_trait]
+impl Snapshot for LiveSnapshot {
+    async fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        self.0.get(keyspace, key).await
+    }
+
+    async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>> {
+        self.0.scan(keyspace, scan).await
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct PatchedSnapshot(pub(super) BTreeMap<Keyspace, Arc<dyn Snapshot>>);
+
+#[async_trait]
+impl Snapshot for PatchedSnapshot {
+    async fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        self.0[&keyspace].get(keyspace, key).await
+    }
+
+    async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>> {
+        self.0[&keyspace].scan(keyspace, scan).await
+    }
+}
+
+/// Keeps its rows itself, so that it can publish them in a wrong way.
+#[derive(Debug)]
+pub(super) struct WrongStaging {
+    pub(super) store: WrongStore,
+    pub(super) keyspaces: Vec<Keyspace>,
+    pub(super) rows: Vec<(Keyspace, Entry)>,
+}
+
+impl WrongStaging {
+    fn batch(&self) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        for (keyspace, row) in &self.rows {
+            batch.put(*keyspace, row.key.clone(), row.value.clone());
+        }
+        batch
+    }
+}
+
+#[async_trait]
+impl Staging for WrongStaging {
+    async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
+        self.rows
+            .extend(entries.into_iter().map(|row| (keyspace, row)));
+        if self.store.mistake == M::LoadsIntoTheLive {
+            let inner = &self.store.inner;
+            inner.write(self.batch(), Durability::Buffered).await?;
+        }
+        Ok(())
+    }
+
+    async fn publish(self: Box<Self>) -> Result<()> {
+        let inner = &self.store.inner;
+        if self.store.mistake == M::PublishesIntoTheOld {
+            return inner.write(self.batch(), Durability::Synced).await;
+        }
+        for keyspace in &self.keyspaces {
+            let mut staging = inner.begin_replace(&[*keyspace]).await?;
+            let rows = self.rows.iter().filter(|it| it.0 == *keyspace);
+            staging
+                .load(*keyspace, rows.map(|it| it.1.clone()).collect())
+                .await?;
+            staging.publish().await?;
+            pause().await;
+        }
+        Ok(())
+    }
+
+    async fn abort(mut self: Box<Self>) -> Result<()> {
+        if self.store.mistake == M::KeepsAbortedRows {
+            *self.store.aborted.lock() = std::mem::take(&mut self.rows);
+        }
+        Ok(())
+    }
+}
