@@ -1,6 +1,10 @@
 //! Groups.
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+    http::StatusCode,
+};
 use pop_broker::{Broker, BrokerError, GroupSpec};
 use pop_model::{GroupName, GroupRecord, Namespace, RetryPolicy, StartPosition};
 
@@ -13,8 +17,9 @@ pub(super) async fn list(State(broker): State<Broker>) -> Result<Json<Vec<api::G
 
 pub(super) async fn create(
     State(broker): State<Broker>,
-    Json(new): Json<api::NewGroup>,
+    new: Result<Json<api::NewGroup>, JsonRejection>,
 ) -> Result<(StatusCode, Json<api::Group>), Problem> {
+    let Json(new) = new?;
     let mut policy = RetryPolicy::default();
     if let Some(attempts) = new.delivery_attempts_max {
         let backoff = policy.backoff().clone();

@@ -2,6 +2,7 @@
 
 use axum::{
     Json,
+    extract::rejection::{JsonRejection, QueryRejection},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -35,6 +36,18 @@ impl From<BrokerError> for Problem {
 impl From<NameError> for Problem {
     fn from(error: NameError) -> Self {
         Self(StatusCode::BAD_REQUEST, error.to_string())
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        Self(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self(rejection.status(), rejection.body_text())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Query, State},
+    extract::{Query, State, rejection::QueryRejection},
 };
 use data_encoding::HEXLOWER;
 use pop_broker::Broker;
@@ -16,8 +16,9 @@ const COUNT: usize = 100;
 
 pub(super) async fn list(
     State(broker): State<Broker>,
-    Query(page): Query<api::Page>,
+    page: Result<Query<api::Page>, QueryRejection>,
 ) -> Result<Json<api::Quarantine>, Problem> {
+    let Query(page) = page?;
     let count = page.count.unwrap_or(COUNT).clamp(1, COUNT_MAX);
     let found = broker.quarantined(page.from.unwrap_or(0), count).await?;
     // Only an empty answer proves the end: a scan may stop early.

@@ -2,7 +2,10 @@
 
 use axum::{
     Json,
-    extract::{Query, State},
+    extract::{
+        Query, State,
+        rejection::{JsonRejection, QueryRejection},
+    },
     http::StatusCode,
 };
 use pop_broker::{Broker, BrokerError, CatalogOptions, Topic, TopicSpec};
@@ -17,8 +20,9 @@ pub(super) async fn list(State(broker): State<Broker>) -> Result<Json<Vec<api::T
 
 pub(super) async fn create(
     State(broker): State<Broker>,
-    Json(new): Json<api::NewTopic>,
+    new: Result<Json<api::NewTopic>, JsonRejection>,
 ) -> Result<(StatusCode, Json<api::Topic>), Problem> {
+    let Json(new) = new?;
     let spec = TopicSpec {
         name: TopicName::user(&Namespace::new(&new.namespace)?, &new.name)?,
         queues: new.queues.unwrap_or(CatalogOptions::default().queues),
@@ -29,8 +33,9 @@ pub(super) async fn create(
 
 pub(super) async fn describe(
     State(broker): State<Broker>,
-    Query(named): Query<api::Named>,
+    named: Result<Query<api::Named>, QueryRejection>,
 ) -> Result<Json<api::TopicDescription>, Problem> {
+    let Query(named) = named?;
     let name = TopicName::readable(&Namespace::new(&named.namespace)?, &named.name)?;
     let topic = broker
         .topic(&name)?

@@ -21,6 +21,9 @@ Exit codes:
   9    the store failed while serving and could not be opened anew
   130  ended at once by a second signal";
 
+/// What the store can't say, because it doesn't know where its folder comes from.
+const USABLE: &str = "; the folder must be writable and have room, or choose another with --data";
+
 /// Why the program ends, as a script sees it. The numbers are those of [`EXIT_CODES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -109,7 +112,11 @@ impl From<BrokerError> for Failure {
             ErrorKind::Incompatible => Exit::FolderForeign,
             _ => Exit::FolderUnusable,
         };
-        Self::because(exit, store)
+        let mut failure = Self::because(exit, store);
+        if store.kind() == ErrorKind::Unavailable {
+            failure.message.push_str(USABLE);
+        }
+        failure
     }
 }
 

@@ -95,7 +95,7 @@ pub(crate) struct Choices {
     pub(crate) new_group_start: Option<Start>,
 
     /// What is logged to stderr: error, warn, info, debug or trace, or per module, such as
-    /// warn,pop_broker=debug [default: info]
+    /// warn,pop_broker=debug [default: info, of the engines warn]
     #[arg(long, value_name = "FILTER", env = "POP_LOG")]
     pub(crate) log: Option<String>,
 

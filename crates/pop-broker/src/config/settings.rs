@@ -19,6 +19,8 @@ use crate::cli::{Exit, Failure};
 
 const PORT: u16 = 8081;
 const ADMIN_PORT: u16 = 8082;
+/// The engines tell of each of their files.
+const LOG: &str = "info,fjall=warn,lsm_tree=warn,sled=warn";
 
 /// What a server runs with.
 #[derive(Debug)]
@@ -66,7 +68,7 @@ impl Settings {
             ack_durability: choices.ack_durability.unwrap_or(Answer::Async).into(),
             topics: topics.collect(),
             groups: groups.collect(),
-            log: filter(choices.log.as_deref().unwrap_or("info"))?,
+            log: filter(choices.log.as_deref().unwrap_or(LOG))?,
             log_format: choices.log_format.unwrap_or(LogFormat::Text),
             catalog,
         })
