@@ -1,0 +1,15 @@
+//! The broker's promises, through its library API: on a store in memory, on one that
+//! fails when told to, and over power cuts. P1 to P6 are those of the design.
+
+mod audit;
+mod world;
+
+mod faults;
+mod handles;
+mod progress;
+mod quarantine;
+mod random;
+mod receive;
+mod recovery;
+mod redelivery;
+mod send;
