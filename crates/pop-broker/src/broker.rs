@@ -9,7 +9,8 @@ use pop_store::{Capabilities, Store, TimeLimited, table::MessageLog};
 use tokio::sync::watch;
 
 use crate::{
-    BrokerError, GroupSpec, Handout, NewMessage, ReceiveRequest, SendReceipt, Topic, TopicSpec,
+    BrokerError, Counts, GroupSpec, Handout, NewMessage, ReceiveRequest, SendReceipt, Topic,
+    TopicSpec,
     core::{BrokerOptions, Core},
 };
 
@@ -71,8 +72,9 @@ impl Broker {
     /// Those of the store.
     pub async fn open(
         opener: Arc<dyn OpenStore>,
-        options: BrokerOptions,
+        mut options: BrokerOptions,
     ) -> Result<Self, BrokerError> {
+        options.counters = Arc::default();
         let core = open_core(opener.as_ref(), &options).await?;
         let (health, _) = watch::channel(Health::Serving);
         let inner = Arc::new(Inner {
@@ -98,6 +100,12 @@ impl Broker {
     /// While the store is not open.
     pub fn store_capabilities(&self) -> Result<Capabilities, BrokerError> {
         Ok(self.core()?.store.capabilities())
+    }
+
+    /// How many messages went which way since it was opened.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.inner.options.counters.read()
     }
 
     /// Ends all waiting receives, brings running work to its end and closes the store
@@ -297,7 +305,7 @@ impl Broker {
     }
 
     /// Runs an operation in a task of its own, which comes to its end whoever asked.
-    async fn run<T, F, W>(&self, work: W) -> Result<T, BrokerError>
+    pub(crate) async fn run<T, F, W>(&self, work: W) -> Result<T, BrokerError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, BrokerError>> + Send + 'static,

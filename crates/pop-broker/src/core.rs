@@ -17,6 +17,7 @@ use crate::{
     BrokerError,
     catalog::{Catalog, CatalogOptions},
     consumption::Consumptions,
+    counters::Counters,
     revive::Redelivery,
 };
 
@@ -43,6 +44,8 @@ pub struct BrokerOptions {
     pub entropy: Entropy,
     /// The clock, where it is not the machine's.
     pub clock: Option<Arc<dyn Clock>>,
+    /// Set by each broker to its own, so that its counts outlive a store that failed.
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl BrokerOptions {
@@ -59,6 +62,7 @@ impl BrokerOptions {
             recovery_time_max: Duration::from_secs(30),
             entropy,
             clock: None,
+            counters: Arc::default(),
         }
     }
 

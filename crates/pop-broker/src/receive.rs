@@ -109,6 +109,7 @@ impl Handout {
     #[must_use]
     pub fn take(mut self) -> Vec<Delivery> {
         let leased = std::mem::take(&mut self.leased);
+        self.core.options.counters.received.add(leased.len());
         leased.into_iter().map(|leased| leased.delivery).collect()
     }
 }
@@ -424,7 +425,9 @@ impl Core {
         let record = self.quarantine_record(LOG, key.encode(), bad.row, bad.reason);
         quarantine::put_copy(&mut batch, sequence, record);
         self.settle(subscription, reserved, vec![bad.offset], batch)
-            .await
+            .await?;
+        self.options.counters.quarantined.add(1);
+        Ok(())
     }
 
     /// Hands out messages that are ready for another delivery.
@@ -451,6 +454,7 @@ impl Core {
             let mut wanted = Vec::new();
             let mut batch = WriteBatch::new();
             let mut removed = Vec::new();
+            let mut quarantined = 0;
             let mut bytes = room.bytes;
             for (key, row) in keys.into_iter().zip(rows) {
                 let Some(row) = row else {
@@ -473,6 +477,7 @@ impl Core {
                         let sequence = self.quarantine.next(self.clock.lease());
                         let record = self.quarantine_record(RETRY, key.encode(), row, reason);
                         quarantine::put_away(&mut batch, sequence, RETRY, record);
+                        quarantined += 1;
                     }
                 }
                 removed.push(key.sequence);
@@ -505,6 +510,7 @@ impl Core {
                 .await;
             land(&leases, outcome.as_ref().err());
             outcome?;
+            self.options.counters.quarantined.add(quarantined);
             drop(taken);
             let topic = &consumption.topic.record().name;
             for (lease, (entry, message)) in leases.into_iter().zip(wanted) {

@@ -133,10 +133,16 @@ impl RetrySink for Redelivery {
     }
 
     fn settled(&self, due: &Checkpoint, token: Durable<Set>) {
+        let core = self.core.upgrade();
+        let counters = core.as_ref().map(|core| &core.options.counters);
         match token.into_work() {
             Set::Nothing => {}
-            Set::Retry(arrival) => arrival.arrived(),
+            Set::Retry(arrival) => {
+                counters.inspect(|counters| counters.revived.add(1));
+                arrival.arrived();
+            }
             Set::DeadLetter(append, topic) => {
+                counters.inspect(|counters| counters.dead_lettered.add(1));
                 let offset = append.committed();
                 tracing::warn!(
                     queue = %due.identity.queue,
@@ -145,7 +151,7 @@ impl RetrySink for Redelivery {
                     dead_letter_offset = offset.get(),
                     "a message used up its attempts and is in the dead-letter topic"
                 );
-                if let Some(core) = self.core.upgrade() {
+                if let Some(core) = &core {
                     core.consumptions.wake(topic);
                 }
             }

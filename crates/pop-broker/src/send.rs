@@ -196,6 +196,7 @@ impl Core {
             .log
             .append(queue, stored, self.options.send_durability)
             .await?;
+        self.options.counters.sent.add(1);
         self.consumptions.wake(queue.topic);
         Ok(SendReceipt {
             message_id,

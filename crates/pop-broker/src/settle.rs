@@ -36,7 +36,10 @@ impl Core {
             let mut batch = WriteBatch::new();
             lease::remove(&mut batch, row, &checkpoint);
             match self.store.write(batch, self.options.ack_durability).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.options.counters.acked.add(1);
+                    return Ok(());
+                }
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 Err(error) => return Err(error.into()),
             }

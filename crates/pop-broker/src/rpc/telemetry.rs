@@ -6,6 +6,8 @@ use futures::{SinkExt, channel::mpsc};
 use pop_proto::v2::{Settings, TelemetryCommand, telemetry_command::Command};
 use tonic::{Status, Streaming};
 
+use crate::Health;
+
 use super::{
     Frames, Messaging,
     headers::{Caller, Language},
@@ -47,7 +49,18 @@ impl Messaging {
         mut commands: Streaming<TelemetryCommand>,
         mut sender: Sender,
     ) {
-        while let Ok(Some(command)) = commands.message().await {
+        let mut health = self.broker.health();
+        // A stream that outlived the broker would hold up its shutdown.
+        let closed = health.wait_for(|health| *health == Health::Closed);
+        let mut closed = std::pin::pin!(closed);
+        loop {
+            let command = tokio::select! {
+                command = commands.message() => command,
+                _ = &mut closed => return,
+            };
+            let Ok(Some(command)) = command else {
+                return;
+            };
             // Clients also send what was never asked for; nothing follows from it.
             let Some(Command::Settings(settings)) = command.command else {
                 continue;

@@ -1,0 +1,88 @@
+//! `/metrics`: counts in Prometheus' text format. There is no label for a topic or a group,
+//! whose number nobody bounds.
+
+use std::fmt::Write;
+
+use axum::{
+    extract::State,
+    http::header::{CONTENT_TYPE, HeaderName},
+};
+use pop_broker::{Broker, Health};
+
+const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) async fn show(
+    State(broker): State<Broker>,
+) -> ([(HeaderName, &'static str); 1], String) {
+    ([(CONTENT_TYPE, FORMAT)], render(&broker))
+}
+
+fn render(broker: &Broker) -> String {
+    let mut text = String::new();
+    let mut add = |name: &str, kind: &str, help: &str, value: u64| {
+        // Writing to a String can't fail.
+        let _ = write!(
+            text,
+            "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+        );
+    };
+    let serving = *broker.health().borrow() == Health::Serving;
+    add(
+        "pop_serving",
+        "gauge",
+        "1 while the store is open, 0 while it is being opened anew.",
+        serving.into(),
+    );
+    // While the store is not open nobody knows, and a missing value is not a zero.
+    if let (Ok(topics), Ok(groups)) = (broker.topics(), broker.groups()) {
+        let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+        add(
+            "pop_topics",
+            "gauge",
+            "Topics, those of the broker's own included.",
+            count(topics.len()),
+        );
+        add(
+            "pop_groups",
+            "gauge",
+            "Consumer groups.",
+            count(groups.len()),
+        );
+    }
+    let counts = broker.counts();
+    for (name, help, value) in [
+        (
+            "pop_messages_sent_total",
+            "Messages taken from producers.",
+            counts.sent,
+        ),
+        (
+            "pop_messages_received_total",
+            "Deliveries to consumers.",
+            counts.received,
+        ),
+        (
+            "pop_messages_acked_total",
+            "Deliveries acknowledged.",
+            counts.acked,
+        ),
+        (
+            "pop_messages_revived_total",
+            "Messages made ready again after their time was up.",
+            counts.revived,
+        ),
+        (
+            "pop_messages_dead_lettered_total",
+            "Messages moved to a dead-letter topic.",
+            counts.dead_lettered,
+        ),
+        (
+            "pop_messages_quarantined_total",
+            "Messages put in quarantine when they were to be handed out.",
+            counts.quarantined,
+        ),
+    ] {
+        add(name, "counter", help, value);
+    }
+    text
+}

@@ -1,0 +1,207 @@
+//! The settings that a server runs with: every choice made, and checked against the others.
+
+use std::{
+    env,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+use pop_broker::{
+    BrokerOptions, CatalogOptions, GroupSpec, TopicSpec, listener::TlsChoice, stores::Backend,
+};
+use pop_model::StartPosition;
+use pop_store::Durability;
+use tracing_subscriber::EnvFilter;
+
+pub(crate) use super::choices::LogFormat;
+use super::choices::{Answer, Choices, Start, Tls};
+use crate::cli::{Exit, Failure};
+
+const PORT: u16 = 8081;
+const ADMIN_PORT: u16 = 8082;
+/// The engines tell of each of their files.
+const LOG: &str = "info,fjall=warn,lsm_tree=warn,sled=warn";
+
+/// What a server runs with.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) store: Backend,
+    /// Empty for a store that keeps nothing.
+    pub(crate) data: PathBuf,
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) tls: TlsChoice,
+    pub(crate) send_durability: Durability,
+    pub(crate) ack_durability: Durability,
+    pub(crate) catalog: CatalogOptions,
+    pub(crate) topics: Vec<TopicSpec>,
+    pub(crate) groups: Vec<GroupSpec>,
+    pub(crate) log: EnvFilter,
+    pub(crate) log_format: LogFormat,
+}
+
+impl Settings {
+    /// Fills what nobody chose with the default, and refuses choices that contradict.
+    pub(crate) fn decide(choices: Choices) -> Result<Self, Failure> {
+        let store = choices.store.unwrap_or(Backend::Fjall);
+        let catalog = catalog(&choices);
+        let topics = choices.topics.iter().map(|topic| TopicSpec {
+            name: topic.name(),
+            queues: topic.queues.unwrap_or(catalog.queues),
+        });
+        let groups = choices.groups.iter().map(|group| GroupSpec {
+            name: group.name(),
+            policy: group.policy(),
+            start: group.start.map_or(catalog.start, StartPosition::from),
+        });
+        Ok(Self {
+            store,
+            data: match &choices.data {
+                _ if !store.has_folder() => PathBuf::new(),
+                Some(folder) => folder.clone(),
+                None => default_folder()?,
+            },
+            listen: choices.listen.unwrap_or(here(PORT)),
+            admin: choices.admin.unwrap_or(here(ADMIN_PORT)),
+            tls: tls(&choices)?,
+            send_durability: choices.durability.unwrap_or(Answer::Sync).into(),
+            ack_durability: choices.ack_durability.unwrap_or(Answer::Async).into(),
+            topics: topics.collect(),
+            groups: groups.collect(),
+            log: filter(choices.log.as_deref().unwrap_or(LOG))?,
+            log_format: choices.log_format.unwrap_or(LogFormat::Text),
+            catalog,
+        })
+    }
+
+    /// What the broker is told.
+    pub(crate) fn broker_options(&self, entropy: pop_broker::Entropy) -> BrokerOptions {
+        let mut options = BrokerOptions::new(entropy);
+        options.send_durability = self.send_durability;
+        options.ack_durability = self.ack_durability;
+        options.catalog = self.catalog.clone();
+        options
+    }
+}
+
+/// This machine alone: whoever can connect can read and write, and only the operator knows
+/// who that may be.
+fn here(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+fn default_folder() -> Result<PathBuf, Failure> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let data = variable("XDG_DATA_HOME").map(PathBuf::from);
+    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    let data = data.or_else(home).map(|data| data.join("pop-broker"));
+    data.ok_or_else(|| {
+        let problem =
+            "no data folder: give --data DIR, since neither XDG_DATA_HOME nor HOME is set";
+        Failure::new(Exit::Usage, problem)
+    })
+}
+
+fn catalog(choices: &Choices) -> CatalogOptions {
+    let mut catalog = CatalogOptions::default();
+    catalog.auto_create_topics = choices.auto_create_topics.unwrap_or(true);
+    catalog.auto_create_groups = choices.auto_create_groups.unwrap_or(true);
+    catalog.queues = choices.queues.unwrap_or(catalog.queues);
+    catalog.start = choices.new_group_start.unwrap_or(Start::Earliest).into();
+    catalog
+}
+
+fn tls(choices: &Choices) -> Result<TlsChoice, Failure> {
+    let files = (choices.tls_certificate.clone(), choices.tls_key.clone());
+    match (choices.tls.unwrap_or(Tls::SelfSigned), files) {
+        (Tls::SelfSigned, (None, None)) => Ok(TlsChoice::SelfSigned),
+        (Tls::Off, (None, None)) => Ok(TlsChoice::Off),
+        (Tls::Pem, (Some(certificate), Some(key))) => Ok(TlsChoice::Pem { certificate, key }),
+        (Tls::Pem, _) => Err(Failure::new(
+            Exit::Usage,
+            "tls pem needs both files: give --tls-certificate FILE and --tls-key FILE",
+        )),
+        (Tls::SelfSigned | Tls::Off, _) => Err(Failure::new(
+            Exit::Usage,
+            "a certificate or key is given but would not be used: add --tls pem, or leave it out",
+        )),
+    }
+}
+
+fn filter(text: &str) -> Result<EnvFilter, Failure> {
+    EnvFilter::try_new(text).map_err(|error| {
+        let problem =
+            format!("log filter {text:?}: {error}; for example info or warn,pop_broker=debug");
+        Failure::new(Exit::Usage, problem)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_that_comes_first_wins() {
+        let flags = Choices {
+            queues: Some(1),
+            ..Choices::default()
+        };
+        let file = Choices {
+            queues: Some(2),
+            store: Some(Backend::Memory),
+            ..Choices::default()
+        };
+        let settings = Settings::decide(flags.or(file)).unwrap();
+        assert_eq!(settings.catalog.queues, 1);
+        assert_eq!(settings.store, Backend::Memory);
+        assert_eq!(settings.listen, here(8081));
+    }
+
+    #[test]
+    fn nobody_chose_means_safe() {
+        let choices = Choices {
+            store: Some(Backend::Memory),
+            ..Choices::default()
+        };
+        let settings = Settings::decide(choices).unwrap();
+        assert!(settings.listen.ip().is_loopback());
+        assert!(settings.admin.ip().is_loopback());
+        assert_eq!(settings.send_durability, Durability::Synced);
+    }
+
+    #[track_caller]
+    fn check_refused(choices: Choices, problem: &str) {
+        let choices = Choices {
+            store: Some(Backend::Memory),
+            ..choices
+        };
+        let error = Settings::decide(choices).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
+
+    #[test]
+    fn choices_that_contradict_are_refused() {
+        check_refused(
+            Choices {
+                tls: Some(Tls::Pem),
+                tls_key: Some("key.pem".into()),
+                ..Choices::default()
+            },
+            "--tls-certificate",
+        );
+        check_refused(
+            Choices {
+                tls_key: Some("key.pem".into()),
+                ..Choices::default()
+            },
+            "--tls pem",
+        );
+        check_refused(
+            Choices {
+                log: Some("=what=".into()),
+                ..Choices::default()
+            },
+            "=what=",
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! What an operator asks a broker, beside what clients do.
+
+use pop_model::QuarantineRecord;
+use pop_store::table::quarantine;
+
+use crate::{Broker, BrokerError};
+
+impl Broker {
+    /// Records that could not be worked on, with the place of each: up to `count` of them
+    /// in order, from the place `from` on.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    pub async fn quarantined(
+        &self,
+        from: u64,
+        count: usize,
+    ) -> Result<Vec<(u64, QuarantineRecord)>, BrokerError> {
+        self.run(move |core| async move {
+            Ok(quarantine::list(core.store.as_ref(), from, count).await?)
+        })
+        .await
+    }
+}

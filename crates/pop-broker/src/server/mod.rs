@@ -1,0 +1,237 @@
+//! The life of a serving process: bind, open, serve, end.
+
+mod log;
+mod signal;
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use pop_broker::{Broker, BrokerError, Health, listener::Listener, rpc};
+use tokio::{net::TcpListener, runtime::Builder, task::JoinHandle, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admin,
+    cli::{Exit, Failure, say},
+    config::Settings,
+};
+use signal::Signals;
+
+/// How long connections may take to carry their last answers; above the limit that the
+/// listener of clients sets itself.
+const DRAIN_MAX: Duration = Duration::from_secs(12);
+/// How long threads that may block, such as an engine's, may take to let go at the end.
+const THREADS_MAX: Duration = Duration::from_secs(2);
+
+/// Serves until a signal.
+pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
+    log::start(settings.log.clone(), settings.log_format);
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::because(Exit::Failed, &error))?;
+    let outcome = runtime.block_on(serve(&settings));
+    runtime.shutdown_timeout(THREADS_MAX);
+    outcome
+}
+
+async fn serve(settings: &Settings) -> Result<(), Failure> {
+    let opener = settings.store.opener(&settings.data)?;
+    let mut signals = Signals::listen().map_err(|error| Failure::because(Exit::Failed, &error))?;
+    // Bound before the store is opened: whoever starts the program twice is told so before
+    // a journal is read.
+    let doors = Doors::open(settings).await?;
+    let options = settings.broker_options(Arc::new(draw));
+    let broker = tokio::select! {
+        opened = Broker::open(opener, options) => opened?,
+        // Nothing was promised to anybody yet.
+        () = signals.next() => return Ok(()),
+    };
+    warn_of_what_the_store_is_not(&broker)?;
+    create_missing(&broker, settings).await?;
+
+    let stop = CancellationToken::new();
+    let ready = doors.ready_line(settings);
+    let mut work = doors.serve(&broker, &stop);
+    say(&ready);
+
+    let outcome = tokio::select! {
+        () = signals.next() => {
+            tracing::info!("a signal: shutting down; another one ends the process at once");
+            Ok(())
+        }
+        failure = store_lost(&broker) => Err(failure),
+        failure = work.ended() => Err(failure),
+    };
+    let hurry = tokio::spawn(async move {
+        signals.next().await;
+        tracing::warn!("a second signal: ending at once");
+        std::process::exit(Exit::SecondSignal.code().into());
+    });
+    stop.cancel();
+    // Ends waiting receives, and with them most of what connections still carry.
+    let closed = broker.shutdown().await;
+    work.drain().await;
+    hurry.abort();
+    outcome?;
+    closed?;
+    tracing::info!("everything is stored; goodbye");
+    Ok(())
+}
+
+/// The addresses that the process listens on.
+struct Doors {
+    clients: Listener,
+    admin: TcpListener,
+    addresses: (SocketAddr, SocketAddr),
+}
+
+impl Doors {
+    async fn open(settings: &Settings) -> Result<Self, Failure> {
+        let clients = Listener::bind(settings.listen, settings.tls.clone()).await;
+        let clients = clients.map_err(|error| not_bound("--listen", settings.listen, &error))?;
+        let admin = TcpListener::bind(settings.admin).await;
+        let admin = admin.map_err(|error| not_bound("--admin", settings.admin, &error))?;
+        let admin_address = admin.local_addr();
+        let admin_address =
+            admin_address.map_err(|error| not_bound("--admin", settings.admin, &error))?;
+        Ok(Self {
+            addresses: (clients.local_addr(), admin_address),
+            clients,
+            admin,
+        })
+    }
+
+    /// What a script waits for.
+    fn ready_line(&self, settings: &Settings) -> String {
+        let (clients, admin) = self.addresses;
+        let mut line = format!(
+            "ready listen={clients} admin={admin} store={}",
+            settings.store
+        );
+        if settings.store.has_folder() {
+            line.push_str(&format!(" data={}", settings.data.display()));
+        }
+        line
+    }
+
+    fn serve(self, broker: &Broker, stop: &CancellationToken) -> Work {
+        let service = rpc::service(broker.clone(), rpc::RpcOptions::default());
+        let (clients, admin) = (self.clients, self.admin);
+        let stopped = stop.clone().cancelled_owned();
+        let clients = async move {
+            let served = clients.serve(service, stopped).await;
+            served.map_err(|error| Failure::because(Exit::Failed, &error))
+        };
+        let router = admin::router(broker.clone());
+        let stopped = stop.clone().cancelled_owned();
+        let admin = async move {
+            let served = axum::serve(admin, router)
+                .with_graceful_shutdown(stopped)
+                .await;
+            served.map_err(|error| Failure::because(Exit::Failed, &error))
+        };
+        Work {
+            clients: tokio::spawn(clients),
+            admin: tokio::spawn(admin),
+        }
+    }
+}
+
+/// What serves at the doors.
+struct Work {
+    clients: JoinHandle<Result<(), Failure>>,
+    admin: JoinHandle<Result<(), Failure>>,
+}
+
+impl Work {
+    /// Either door closing by itself is a failure: nobody told it to.
+    async fn ended(&mut self) -> Failure {
+        let (door, outcome) = tokio::select! {
+            outcome = &mut self.clients => ("--listen", outcome),
+            outcome = &mut self.admin => ("--admin", outcome),
+        };
+        match outcome {
+            Ok(Err(failure)) => failure,
+            Ok(Ok(())) | Err(_) => Failure::new(
+                Exit::Failed,
+                format!("nothing is served at {door} any more"),
+            ),
+        }
+    }
+
+    /// Lets the last answers out. A connection that never ends is left after a while.
+    async fn drain(self) {
+        for task in [self.clients, self.admin] {
+            let abort = task.abort_handle();
+            // A task that ended before was looked at when it did.
+            if !task.is_finished() && timeout(DRAIN_MAX, task).await.is_err() {
+                tracing::warn!("some connections did not end within {DRAIN_MAX:?}");
+                abort.abort();
+            }
+        }
+    }
+}
+
+/// An address that can't be listened on, or files for TLS that can't be used.
+fn not_bound(flag: &str, address: SocketAddr, error: &io::Error) -> Failure {
+    let problem = match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "address {address} is in use, perhaps by another broker: stop that one, or choose another with {flag}"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("address {address} is not one of this machine's: choose another with {flag}")
+        }
+        io::ErrorKind::PermissionDenied => format!(
+            "address {address} may not be used by this user: choose a port above 1023 with {flag}"
+        ),
+        io::ErrorKind::InvalidInput => return Failure::because(Exit::Usage, error),
+        _ => return Failure::because(Exit::Address, error),
+    };
+    Failure::new(Exit::Address, problem)
+}
+
+/// Waits for the store to fail for good.
+async fn store_lost(broker: &Broker) -> Failure {
+    let mut health = broker.health();
+    let failed = health.wait_for(|health| matches!(health, Health::Failed(_)));
+    let problem = match failed.await.as_deref() {
+        Ok(Health::Failed(problem)) => problem.clone(),
+        _ => "the broker is gone".into(),
+    };
+    Failure::new(
+        Exit::StoreLost,
+        format!("{problem}: the log tells why; start again once the cause is removed"),
+    )
+}
+
+fn warn_of_what_the_store_is_not(broker: &Broker) -> Result<(), Failure> {
+    let capabilities = broker.store_capabilities()?;
+    if !capabilities.durable {
+        tracing::warn!("this store keeps everything in memory: nothing survives the process");
+    } else if !capabilities.production {
+        tracing::warn!("this store is for evaluation, not for production: fjall and rocksdb are");
+    }
+    Ok(())
+}
+
+/// Creates the topics and groups of the configuration. What is there stays as it is: the
+/// file says what must exist, and the command line and the API what becomes of it.
+async fn create_missing(broker: &Broker, settings: &Settings) -> Result<(), Failure> {
+    for topic in &settings.topics {
+        match broker.create_topic(topic.clone()).await {
+            Ok(_) | Err(BrokerError::TopicExists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for group in &settings.groups {
+        match broker.create_group(group.clone()).await {
+            Ok(_) | Err(BrokerError::GroupExists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Randomness for secrets and identities.
+#[expect(clippy::disallowed_methods, reason = "this is the edge that draws")]
+fn draw(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the operating system has a source of randomness");
+}
