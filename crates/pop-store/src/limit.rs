@@ -1,10 +1,15 @@
-//! A time limit above every call of a store.
+//! A time limit above every call of a store, and an answer where it panics.
 
 use std::{
+    any::Any,
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -20,12 +25,13 @@ use crate::{
 ///
 /// The limit answers the waiter; it is not an outcome: a write that ran into it is in
 /// doubt, and from then on the store counts as poisoned, so that whoever holds it opens
-/// it anew and reads what became of the write.
+/// it anew and reads what became of the write. A panic of the engine is the same: what
+/// waited on the call must not end with it.
 #[derive(Debug)]
 pub struct TimeLimited {
     inner: Arc<dyn Store>,
     limit: Duration,
-    late: AtomicBool,
+    lost: AtomicBool,
 }
 
 impl TimeLimited {
@@ -35,7 +41,7 @@ impl TimeLimited {
         Self {
             inner,
             limit,
-            late: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
         }
     }
 
@@ -45,19 +51,31 @@ impl TimeLimited {
         call: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         // Only refuses sooner what the engine would leave hanging, so no ordering is needed.
-        if self.late.load(Ordering::Relaxed) {
+        if self.lost.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Poisoned, self.name(), operation)
                 .with_detail("an earlier call was never answered"));
         }
-        match tokio::time::timeout(self.limit, call).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                self.late.store(true, Ordering::Relaxed);
-                Err(Error::new(ErrorKind::InDoubt, self.name(), operation)
-                    .with_detail(format!("no answer within {:?}", self.limit)))
-            }
-        }
+        let why = match tokio::time::timeout(self.limit, panic_caught(call)).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(_)) => "it panicked".into(),
+            Err(_) => format!("no answer within {:?}", self.limit),
+        };
+        self.lost.store(true, Ordering::Relaxed);
+        Err(Error::new(ErrorKind::InDoubt, self.name(), operation).with_detail(why))
     }
+}
+
+/// The outcome of `call`, or its panic, of which the panic hook has told already. What the
+/// call left half done is behind the poison that follows.
+async fn panic_caught<T>(call: impl Future<Output = T> + Send) -> Result<T, Box<dyn Any + Send>> {
+    let mut call = pin!(call);
+    poll_fn(
+        |context| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context))) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        },
+    )
+    .await
 }
 
 #[async_trait]
