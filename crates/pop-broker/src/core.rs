@@ -1,14 +1,15 @@
 //! Everything that lives on one opened store, from the open to a close or a failure.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use pop_model::{
     Clock, HandleKey, HandleKeyring, HandleKeys, Incarnation, LeaseTime, ShardId, StartPosition,
     SystemClock,
 };
 use pop_revive::{DueSchedule, Reviver, ReviverOptions};
 use pop_store::{
-    Durability, Store, WriteBatch,
+    Durability, ErrorKind, Store, WriteBatch,
     table::{QuarantineSequence, StoreLog, meta},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -179,8 +180,16 @@ impl Core {
             self.options.reviver.clone(),
         );
         let closing = self.closing.clone();
+        let backend = self.store.name();
         self.tasks.spawn(async move {
-            if let Err(error) = reviver.run(closing.cancelled_owned()).await {
+            let run = AssertUnwindSafe(reviver.run(closing.cancelled_owned()));
+            let ended = run.catch_unwind().await.unwrap_or_else(|_| {
+                // Nothing would be delivered again for the rest of the run (P5). What it
+                // held in memory went with it, so that is loaded again.
+                let error = pop_store::Error::new(ErrorKind::InDoubt, backend, "revive");
+                Err(error.with_detail("the revive loop panicked"))
+            });
+            if let Err(error) = ended {
                 failed(error);
             }
         });
