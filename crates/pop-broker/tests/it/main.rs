@@ -2,6 +2,7 @@
 //! fails when told to, and over power cuts. P1 to P6 are those of the design.
 
 mod audit;
+mod model;
 mod world;
 
 mod faults;
