@@ -29,7 +29,7 @@ use crate::{
 };
 
 const SEEDS_A_PART: u64 = 50;
-const STEPS: u32 = 60;
+const STEPS: u32 = 45;
 const TOPIC: &str = "orders";
 /// Each group, and how often it gets a message.
 const GROUPS: [(&str, u32); 2] = [("g", 3), ("h", 2)];
@@ -192,12 +192,11 @@ impl Run {
     /// Holds the model against the rows, once everything has come to rest.
     async fn check(&mut self, is_synced: bool) {
         self.world.rest().await;
-        self.world.until_serving().await;
         if self.was_hit() {
+            self.world.until_serving().await;
             // A revive pass that the store refused is repeated a little later.
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        self.world.rest().await;
         let rows = self.world.rows();
         let audit = audit(&rows).await;
         let is_synced = is_synced || rows.unsynced_count() == 0;
