@@ -265,6 +265,10 @@ impl Run {
         let (first, first_deadline) = self.request(by);
         let (second, second_deadline) = self.request(by);
         let broker = self.world.broker.clone();
+        // Nothing in memory waits by itself, so that one is made to overtake the other.
+        let late = Fault::Delay(Duration::from_millis(self.random.below(4)));
+        self.world.faults.arm(Call::Scan, 1, late);
+        self.world.faults.arm(Call::MultiGet, 1, late);
         let (one, two) = tokio::join!(
             broker.receive(first.clone()),
             broker.receive(second.clone())
@@ -303,7 +307,9 @@ impl Run {
             }
             Err(error) => {
                 self.note(format!("{by} receives: {error}"));
-                if is_in_doubt(&error) {
+                let is_unavailable = matches!(&error, BrokerError::Store(error) if error.kind() == ErrorKind::Unavailable);
+                if !is_unavailable {
+                    // What it had before the store was lost is out until its deadline.
                     self.model.maybe(by, |_, attempt| {
                         Some(State::Leased(Lease {
                             attempt,
