@@ -265,6 +265,11 @@ impl Core {
             });
             let leases = self.leases(request, RetryKind::Normal, identities);
             let mut batch = WriteBatch::new();
+            if sorted.has_holes {
+                self.log
+                    .put_end(&mut batch, subscription.log_queue(), bounds.end)
+                    .await?;
+            }
             let mut settled = sorted.skipped;
             for lease in &leases {
                 lease::put_new(&mut batch, &lease.checkpoint);
@@ -312,6 +317,7 @@ impl Core {
             let Some(entry) = entries.next_if(|entry| entry.offset == *offset) else {
                 tracing::debug!(queue = %subscription.queue, offset = offset.get(), "skipped an offset without a message");
                 sorted.skipped.push(*offset);
+                sorted.has_holes = true;
                 continue;
             };
             let message = match entry.message {
@@ -735,6 +741,8 @@ impl Room {
 struct Sorted {
     wanted: Vec<Wanted>,
     skipped: Vec<Offset>,
+    // Some of them hold no message.
+    has_holes: bool,
     bad: Vec<Bad>,
 }
 
