@@ -129,6 +129,12 @@ impl World {
         content
     }
 
+    /// Takes the store away for good, under a broker that goes on.
+    pub(crate) fn lose_the_store(&self) {
+        self.life.over.store(true, Ordering::Relaxed);
+        drop(self.life.store.lock().crash(0));
+    }
+
     /// Another broker on other keys, with the clock of this one.
     pub(crate) async fn stranger(&self) -> Self {
         let store = MemStore::new(&KEYSPACES);
