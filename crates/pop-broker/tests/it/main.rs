@@ -9,6 +9,7 @@
 )]
 
 mod audit;
+mod model;
 mod world;
 
 mod faults;
