@@ -38,12 +38,13 @@ const TAG: &str = "music";
 
 #[test]
 fn whatever_clients_do_and_whatever_fails_the_promises_hold() {
-    let seeds = match std::env::var("POP_SEED") {
-        Ok(seed) => {
-            let seed = seed.parse().expect("POP_SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) => 0..SEEDS,
+    let number = |name| {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse::<u64>().expect("a seed is a number"))
+    };
+    let seeds = match number("POP_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("POP_SEEDS").unwrap_or(SEEDS),
     };
     for seed in seeds {
         run(seed);
