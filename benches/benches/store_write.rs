@@ -2,7 +2,6 @@
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pop_benches::{backends, checkpoint, now, open};
 use pop_store::{Durability, Store, WriteBatch, table::lease};
@@ -68,7 +67,7 @@ fn store_write(criterion: &mut Criterion) {
             }
         }
         group.bench_function("get", |bencher| {
-            let key = Bytes::from(checkpoint(0).lease_key());
+            let key = checkpoint(0).lease_key();
             bencher.iter(|| {
                 let row = runtime.block_on(store.get(pop_store::table::LEASE, &key));
                 black_box(row.expect("the store answers"))

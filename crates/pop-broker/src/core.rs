@@ -8,7 +8,7 @@ use pop_model::{
 };
 use pop_revive::{DueSchedule, Reviver, ReviverOptions};
 use pop_store::{
-    Durability, Store, WriteBatch,
+    Durability, ErrorKind, Store, WriteBatch,
     table::{QuarantineSequence, StoreLog, meta},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -179,13 +179,36 @@ impl Core {
             self.options.reviver.clone(),
         );
         let closing = self.closing.clone();
-        self.tasks.spawn(async move {
-            if let Err(error) = reviver.run(closing.cancelled_owned()).await {
-                failed(error);
+        let reviving = self
+            .tasks
+            .spawn(async move { reviver.run(closing.cancelled_owned()).await });
+        let core = Arc::downgrade(self);
+        // Not one of the tasks that a close waits for: a failure closes.
+        tokio::spawn(async move {
+            match reviving.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => failed(error),
+                Err(_) => {
+                    if let Some(core) = core.upgrade() {
+                        failed(core.doubt("the revive loop panicked"));
+                    }
+                }
             }
         });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.mark_clock().await });
+    }
+
+    /// What is known after an operation of ours panicked: a fault of ours, and nobody can
+    /// say how far its writes came. Opening the store anew tells.
+    pub(crate) fn panicked(&self) -> BrokerError {
+        self.doubt("the operation panicked inside the broker")
+            .into()
+    }
+
+    fn doubt(&self, what: &'static str) -> pop_store::Error {
+        tracing::error!("{what}");
+        pop_store::Error::new(ErrorKind::InDoubt, self.store.name(), "operation").with_detail(what)
     }
 
     /// Stores the high-water mark of lease time once a second, so that a wall clock that

@@ -175,8 +175,7 @@ impl Core {
         let look = self
             .tasks
             .spawn(async move { core.pop(&consumption, &request).await });
-        look.await
-            .map_err(|_| BrokerError::Busy("the receive failed inside the broker"))?
+        look.await.map_err(|_| self.panicked())?
     }
 
     async fn pop(
@@ -265,6 +264,11 @@ impl Core {
             });
             let leases = self.leases(request, RetryKind::Normal, identities);
             let mut batch = WriteBatch::new();
+            if sorted.has_holes {
+                self.log
+                    .put_end(&mut batch, subscription.log_queue(), bounds.end)
+                    .await?;
+            }
             let mut settled = sorted.skipped;
             for lease in &leases {
                 lease::put_new(&mut batch, &lease.checkpoint);
@@ -312,6 +316,7 @@ impl Core {
             let Some(entry) = entries.next_if(|entry| entry.offset == *offset) else {
                 tracing::debug!(queue = %subscription.queue, offset = offset.get(), "skipped an offset without a message");
                 sorted.skipped.push(*offset);
+                sorted.has_holes = true;
                 continue;
             };
             let message = match entry.message {
@@ -735,6 +740,8 @@ impl Room {
 struct Sorted {
     wanted: Vec<Wanted>,
     skipped: Vec<Offset>,
+    // Some of them hold no message.
+    has_holes: bool,
     bad: Vec<Bad>,
 }
 

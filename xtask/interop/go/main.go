@@ -68,6 +68,8 @@ type trip struct {
 	ledger    *ledger
 	startedAt time.Time
 	stopped   atomic.Bool
+	// Deliveries that are over, by message.
+	stale sync.Map
 }
 
 func (t *trip) say(format string, arguments ...any) {
@@ -221,6 +223,7 @@ func (t *trip) handle(consumer rmq.SimpleConsumer, message *rmq.MessageView, ask
 // ack can't see a refusal, because the client hides the broker's status; a
 // message whose ack was refused shows when it comes back.
 func (t *trip) ack(consumer rmq.SimpleConsumer, message *rmq.MessageView, index int) error {
+	t.refuseStale(consumer, index)
 	if err := consumer.Ack(context.Background(), message); err != nil {
 		return err
 	}
@@ -243,13 +246,24 @@ func (t *trip) change(consumer rmq.SimpleConsumer, message *rmq.MessageView, ind
 	case actionKeep:
 		return t.ack(consumer, message, index)
 	case actionOldHandle:
-		if err := consumer.ChangeInvisibleDuration(&old, by); err == nil {
-			t.ledger.problem("change of message %d with its old receipt handle was accepted", index)
-		} else if !hasCode(err, v2.Code_INVALID_RECEIPT_HANDLE) {
-			t.ledger.problem("change of message %d with its old receipt handle: %v", index, err)
-		}
+		t.stale.Store(index, &old)
 	}
 	return nil
+}
+
+// refuseStale uses the handle of a delivery that is over: it must not touch the
+// delivery that is out now. It changes, because the client hides a refused ack.
+func (t *trip) refuseStale(consumer rmq.SimpleConsumer, index int) {
+	old, there := t.stale.LoadAndDelete(index)
+	if !there {
+		return
+	}
+	err := consumer.ChangeInvisibleDuration(old.(*rmq.MessageView), shortFor)
+	if err == nil {
+		t.ledger.problem("change of message %d with the receipt handle of its first delivery was accepted", index)
+	} else if !hasCode(err, v2.Code_INVALID_RECEIPT_HANDLE) {
+		t.ledger.problem("change of message %d with the receipt handle of its first delivery: %v", index, err)
+	}
 }
 
 func hasCode(err error, code v2.Code) bool {

@@ -55,6 +55,7 @@ class RoundTrip {
   constructor(options) {
     this.options = options;
     this.ledger = new Ledger(options.messages, options.invisibleMs, true);
+    this.stale = new Map();
     this.stopped = false;
     this.reported = false;
   }
@@ -149,6 +150,7 @@ class RoundTrip {
     const action = this.ledger.onDelivery(index, message.messageId, message.deliveryAttempt, askedAt, arrivedAt);
     try {
       if (action === 'ack') {
+        await this.refuseStale(consumer, index);
         await consumer.ack(message);
         this.ledger.onAcked(index);
       } else if (action !== 'expire' && action !== 'nothing') {
@@ -170,14 +172,21 @@ class RoundTrip {
       await consumer.ack(message);
       this.ledger.onAcked(index);
     } else if (action === 'old handle') {
-      try {
-        await consumer.ack(old);
-        this.ledger.problem(`ack of message ${index} with its old receipt handle was accepted`);
-      } catch (error) {
-        if (error.code !== INVALID_RECEIPT_HANDLE) {
-          this.ledger.problem(`ack of message ${index} with its old receipt handle: ${error}`);
-        }
-      }
+      this.stale.set(index, old);
+    }
+  }
+
+  // The handle of a delivery that is over must not touch the delivery that is out now.
+  async refuseStale(consumer, index) {
+    const old = this.stale.get(index);
+    if (old === undefined) return;
+    this.stale.delete(index);
+    const what = `ack of message ${index} with the receipt handle of its first delivery`;
+    try {
+      await consumer.ack(old);
+      this.ledger.problem(`${what} was accepted`);
+    } catch (error) {
+      if (error.code !== INVALID_RECEIPT_HANDLE) this.ledger.problem(`${what}: ${error}`);
     }
   }
 

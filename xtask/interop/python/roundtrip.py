@@ -40,6 +40,8 @@ class RoundTrip:
     def __init__(self, options):
         self.options = options
         self.ledger = Ledger(options.messages, options.invisible_seconds, can_change=True)
+        # Deliveries that are over, by message; each index is touched by one thread at a time.
+        self.stale = {}
         self.started_at = time.monotonic()
         self.stop = threading.Event()
         self.reported = threading.Lock()
@@ -131,6 +133,7 @@ class RoundTrip:
                                          asked_at, arrived_at)
         try:
             if action == ACK:
+                self.refuse_stale(consumer, index)
                 consumer.ack(message)
                 self.ledger.on_acked(index)
             elif action in (SHORTEN, LENGTHEN, KEEP, OLD_HANDLE):
@@ -150,12 +153,19 @@ class RoundTrip:
             consumer.ack(message)
             self.ledger.on_acked(index)
         elif action == OLD_HANDLE:
-            try:
-                consumer.ack(old)
-                self.ledger.problem(f"ack of message {index} with its old receipt handle was accepted")
-            except Exception as error:
-                if getattr(error, "code", None) != INVALID_RECEIPT_HANDLE:
-                    self.ledger.problem(f"ack of message {index} with its old receipt handle: {error!r}")
+            self.stale[index] = old
+
+    def refuse_stale(self, consumer, index):
+        """The handle of a delivery that is over must not touch the delivery that is out now."""
+        old = self.stale.pop(index, None)
+        if old is None:
+            return
+        try:
+            consumer.ack(old)
+            self.ledger.problem(f"ack of message {index} with the receipt handle of its first delivery was accepted")
+        except Exception as error:
+            if getattr(error, "code", None) != INVALID_RECEIPT_HANDLE:
+                self.ledger.problem(f"ack of message {index} with the receipt handle of its first delivery: {error!r}")
 
     def verify(self, message):
         """The message's number if it is one of ours; whatever differs becomes a problem."""

@@ -1,3 +1,5 @@
+//! The offsets against a model, and each way in which the gate could be wrong.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use pop_store::{Durability, Keyspace, MemStore, StoreExt, WriteBatch};

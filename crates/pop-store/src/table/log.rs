@@ -272,6 +272,40 @@ impl StoreLog {
         })
     }
 
+    /// Adds the end of a queue to a batch that settles offsets below it where no message
+    /// lies. Refused appends leave such holes; at the end of a queue its rows don't tell of
+    /// them, and after a restart an offset that consumers have passed would be given out
+    /// again, to a message that nobody would ever get.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    pub async fn put_end(
+        &self,
+        batch: &mut WriteBatch,
+        queue: LogQueue,
+        end: Offset,
+    ) -> Result<()> {
+        let key = MetaKey::LogBounds(queue).encode();
+        let stored = self.inner.store.get(META, &key).await?;
+        let bounds = match &stored {
+            None => LogBounds::default(),
+            Some(row) => LogBounds::decode(row.clone()).map_err(|error| {
+                super::value::corrupt(self.inner.store.as_ref(), META, &key, error)
+            })?,
+        };
+        if end <= bounds.end {
+            return Ok(());
+        }
+        // Neither end ever goes down, so a row that changed meanwhile is read again.
+        match stored {
+            None => batch.require_absent(META, key.clone()),
+            Some(row) => batch.require(META, key.clone(), row),
+        };
+        batch.put(META, key, LogBounds { end, ..bounds }.encode());
+        Ok(())
+    }
+
     fn too_large(&self, bytes: usize) -> Error {
         Error::new(ErrorKind::Invalid, self.inner.store.name(), "append")
             .with_detail(format!("a body of {bytes} bytes is above every limit"))

@@ -19,8 +19,6 @@ fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-/// Mutant: let a range delete name keys that the batch also puts. fjall gives both the same
-/// sequence number, and which of them is read afterwards is chance.
 #[tokio::test]
 async fn a_range_delete_and_a_put_of_one_batch_leave_the_put() {
     let folder = TempDir::new().unwrap();

@@ -5,9 +5,10 @@ use std::{
     ops::Bound,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -42,6 +43,8 @@ pub(super) struct Disk {
     /// While a sender is here, each apply says that it began and waits for a word.
     pub(super) gate: Mutex<Option<Gate>>,
     pub(super) open_count: AtomicUsize,
+    /// Has each apply take a millisecond.
+    pub(super) is_slow: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -148,6 +151,10 @@ impl Engine for FakeEngine {
         if let Some(gate) = &*self.disk.gate.lock() {
             let _ = gate.began.send(());
             let _ = gate.go_on.recv();
+        }
+        if self.disk.is_slow.load(Ordering::SeqCst) {
+            let (_silent, word) = mpsc::channel::<()>();
+            let _ = word.recv_timeout(Duration::from_millis(1));
         }
         self.disk.meet_fault()?;
         let mut spaces = self.disk.spaces.lock();

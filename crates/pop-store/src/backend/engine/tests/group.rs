@@ -1,6 +1,9 @@
 //! Groups: how many writes and syncs some batches cost, and who is told what.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::task::JoinHandle;
 
@@ -148,22 +151,28 @@ async fn a_steady_stream_of_buffered_writes_is_synced_too() {
     let disk: Arc<Disk> = Arc::default();
     let options = OpenOptions::new(&[A, B]).with_buffered_sync(Duration::from_millis(5));
     let store = open_with(&disk, &options);
+    disk.is_slow.store(true, Ordering::SeqCst);
     let synced = disk.synced();
-    let busy: Vec<_> = (0..4)
-        .map(|_| {
-            let store = store.clone();
-            tokio::spawn(async move {
-                loop {
-                    store.write(put("k", "v"), Buffered).await.unwrap();
-                }
-            })
+    let (mut begun, release) = disk.hold();
+    let mut writes = vec![spawn(&store, put("k", "v"), Buffered)];
+    // While one write is in the engine the next one is queued: the queue is never empty.
+    for _ in 0..50 {
+        begun = tokio::task::spawn_blocking(move || {
+            begun.recv().unwrap();
+            begun
         })
-        .collect();
-    while disk.synced() < synced + 3 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        .await
+        .unwrap();
+        writes.push(spawn(&store, put("k", "v"), Buffered));
+        tokio::task::yield_now().await;
+        release.send(()).unwrap();
     }
-    for writer in busy {
-        writer.abort();
+    // The last write is held, so what is synced was synced under the stream.
+    begun.recv().unwrap();
+    assert!(disk.synced() > synced);
+    drop(release);
+    for write in writes {
+        write.await.unwrap().unwrap();
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, sync::atomic::Ordering};
 
-use super::fake::*;
+use super::{super::EngineStore, fake::*};
 use crate::{
     Durability::{Buffered, Synced},
-    Error, ErrorKind, Outcome, Scan, Store, WriteBatch,
+    Error, ErrorKind, OpenOptions, Outcome, Scan, Store, WriteBatch,
+    backend::folder::DataFolder,
 };
 
 async fn check_poisoned(store: &impl Store) {
@@ -72,6 +73,28 @@ async fn a_refusal_of_the_engine_changes_nothing_and_does_not_poison() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(store.get(A, b"k").await.unwrap(), None);
     store.write(put("k", "2"), Synced).await.unwrap();
+}
+
+/// Mutant: ask the disk only after the write.
+#[tokio::test]
+async fn a_disk_that_is_nearly_full_refuses_writes_and_nothing_else() {
+    let disk: Arc<Disk> = Arc::default();
+    let path = tempfile::TempDir::new().unwrap();
+    let folder = DataFolder::claim(path.path(), "fake").unwrap();
+    let options = OpenOptions::new(&[A, B]).with_free_bytes_min(u64::MAX);
+    let store = EngineStore::start(FakeEngine::new(&disk), Some(folder), &options).unwrap();
+    let applied = disk.applied();
+    let error = store.write(put("k", "1"), Synced).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    assert!(
+        text.contains("KiB free in") && text.contains("free some space"),
+        "{text}"
+    );
+    assert_eq!(disk.applied(), applied);
+    assert_eq!(store.get(A, b"k").await.unwrap(), None);
+    store.write(WriteBatch::new(), Synced).await.unwrap();
+    store.close().await.unwrap();
 }
 
 #[tokio::test]

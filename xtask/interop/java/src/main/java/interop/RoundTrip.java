@@ -10,6 +10,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientException;
@@ -63,6 +64,8 @@ final class RoundTrip {
 
     private final Options options;
     private final Ledger ledger;
+    /** The handles of deliveries that are over, by message. */
+    private final Map<Integer, String> stale = new ConcurrentHashMap<>();
     private final ClientServiceProvider provider = ClientServiceProvider.loadService();
     private final long startedAt = System.nanoTime();
     private volatile boolean stopped;
@@ -173,6 +176,7 @@ final class RoundTrip {
         try {
             switch (action) {
                 case ACK -> {
+                    refuseStale(consumer, message, index);
                     consumer.ack(message);
                     ledger.onAcked(index);
                 }
@@ -196,21 +200,30 @@ final class RoundTrip {
             consumer.ack(message);
             ledger.onAcked(index);
         } else if (action == Action.OLD_HANDLE) {
-            message.setReceiptHandle(old);
-            ackMustBeRefused(consumer, message, index);
+            stale.put(index, old);
         }
     }
 
-    private void ackMustBeRefused(SimpleConsumer consumer, MessageViewImpl message, int index)
+    /** The handle of a delivery that is over must not touch the delivery that is out now. */
+    private void refuseStale(SimpleConsumer consumer, MessageViewImpl message, int index)
         throws ClientException {
+        String old = stale.remove(index);
+        if (old == null) {
+            return;
+        }
+        String current = message.getReceiptHandle();
+        String what = "ack of message " + index + " with the receipt handle of its first delivery";
+        message.setReceiptHandle(old);
         try {
             consumer.ack(message);
-            ledger.problem("ack of message " + index + " with its old receipt handle was accepted");
+            ledger.problem(what + " was accepted");
         } catch (BadRequestException error) {
             // The code is in the text alone.
             if (!error.getMessage().contains("response-code=" + INVALID_RECEIPT_HANDLE)) {
-                ledger.problem("ack of message " + index + " with its old receipt handle: " + error);
+                ledger.problem(what + ": " + error);
             }
+        } finally {
+            message.setReceiptHandle(current);
         }
     }
 
