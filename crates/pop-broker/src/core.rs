@@ -216,6 +216,7 @@ impl Core {
     async fn mark_clock(&self) {
         loop {
             tokio::select! {
+                biased;
                 () = self.closing.cancelled() => return,
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
             }

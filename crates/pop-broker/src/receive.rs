@@ -155,10 +155,13 @@ impl Core {
             if !handout.is_empty() {
                 return Ok(handout);
             }
+            // Ties are decided in this order and not by chance: a wake-up for nothing never
+            // outlasts the wait, and one seed of a simulation is one run.
             tokio::select! {
-                () = ready => {}
+                biased;
                 () = self.closing.cancelled() => return Err(BrokerError::ShuttingDown),
                 () = tokio::time::sleep_until(until) => return Ok(handout),
+                () = ready => {}
             }
         }
     }

@@ -165,6 +165,7 @@ impl<K: RetrySink> Reviver<K> {
             });
             let wait = until_due.min(idle_max).max(pause);
             tokio::select! {
+                biased;
                 () = &mut stop => return Ok(()),
                 () = tokio::time::sleep(wait) => {}
                 () = self.schedule.sooner() => {}

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use pop_model::{
-    Checkpoint, GroupId, LeaseKey, LogKey, LogQueue, MarkPage, Message, Offset, QuarantineRecord,
-    RetryEntry, RetryKey, StoredKey, StoredValue, SubscriptionQueue, TopicName,
+    Checkpoint, LeaseKey, LogKey, MarkPage, Message, Offset, QuarantineRecord, RetryEntry,
+    RetryKey, StoredKey, StoredValue, SubscriptionQueue, TopicName,
 };
 use pop_store::{
     Entry, Keyspace, MemStore, Scan, Store, StoreExt,
@@ -35,25 +35,23 @@ pub(crate) async fn audit(store: &MemStore) -> Audit {
     let topics = meta::topics(store).await.unwrap();
     let groups = meta::groups(store).await.unwrap();
     let quarantined = quarantine::list(store, 0, usize::MAX).await.unwrap();
+    let log = messages(store).await;
+    let retries = retries(store).await;
     let mut audit = Audit::new();
     for (queue, record) in meta::subscriptions(store).await.unwrap() {
         let group = groups.iter().find(|group| group.id == queue.group).unwrap();
-        let dead = match topics
+        let letters = TopicName::dead_letter(&group.name);
+        let letters = topics.iter().find(|topic| topic.name == letters);
+        let dead: Vec<&str> = log
             .iter()
-            .find(|topic| topic.name == TopicName::dead_letter(&group.name))
-        {
-            Some(topic) => log_rows(store, topic.id).await,
-            None => Vec::new(),
-        };
+            .filter(|(key, _)| letters.is_some_and(|topic| topic.id == key.queue.topic))
+            .filter_map(|(_, letter)| Some(letter.origin.as_ref()?.message_id.as_str()))
+            .collect();
         let (stored, pages) = progress::load(store, queue).await.unwrap();
         let committed = stored.map_or(record.start, |progress| progress.committed);
         let pages: BTreeMap<u64, MarkPage> = pages.into_iter().collect();
-        let retries = retry_rows(store, queue).await;
-        for (key, message) in log_rows(store, queue.topic).await {
-            if key.queue != queue.log_queue() || key.offset < record.start {
-                continue;
-            }
-            let Ok(message) = message else { continue };
+        let own = log.iter().filter(|(key, _)| key.queue == queue.log_queue());
+        for (key, message) in own.filter(|(key, _)| key.offset >= record.start) {
             let mut places = Vec::new();
             let (page, bit) = MarkPage::locate(key.offset);
             let is_marked = pages.get(&page).is_some_and(|marks| marks.get(bit));
@@ -61,24 +59,20 @@ pub(crate) async fn audit(store: &MemStore) -> Audit {
                 places.push(Place::Ready);
             }
             places.extend(lease(store, queue, key.offset).await);
-            let retry =
-                |entry: &&RetryEntry| entry.source == key.queue && entry.offset == key.offset;
-            places.extend(retries.iter().filter(retry).map(|entry| Place::Retry {
+            let of_it = retries.iter().filter(|(of, entry)| {
+                of.group == queue.group && entry.source == key.queue && entry.offset == key.offset
+            });
+            places.extend(of_it.map(|(_, entry)| Place::Retry {
                 attempt: entry.delivery_attempt,
             }));
-            let letters = dead.iter().filter(|(_, letter)| {
-                let origin = letter
-                    .as_ref()
-                    .ok()
-                    .and_then(|letter| letter.origin.as_ref());
-                origin.is_some_and(|origin| origin.message_id == message.message_id)
-            });
+            let letters = dead.iter().filter(|dead| **dead == message.message_id);
             places.extend(letters.map(|_| Place::DeadLettered));
             let put_away = quarantined
                 .iter()
                 .filter(|(_, record)| is_about(record, queue, key.offset));
             places.extend(put_away.map(|_| Place::Quarantined));
-            audit.insert((group.name.name().to_owned(), message.message_id), places);
+            let name = group.name.name().to_owned();
+            audit.insert((name, message.message_id.clone()), places);
         }
     }
     audit
@@ -93,28 +87,23 @@ async fn lease(store: &MemStore, queue: SubscriptionQueue, offset: Offset) -> Op
     })
 }
 
-/// The rows of a topic's log, decoded or not.
-pub(crate) async fn log_rows(
-    store: &MemStore,
-    topic: pop_model::TopicId,
-) -> Vec<(LogKey, Result<Message, pop_model::CodecError>)> {
-    let rows = all(store, LOG).await.into_iter().map(|entry| {
-        let key = LogKey::decode(entry.key).unwrap();
-        (key, Message::decode(entry.value))
-    });
-    rows.filter(|(key, _)| key.queue.topic == topic).collect()
+/// The messages of all logs, as far as they can be decoded.
+pub(crate) async fn messages(store: &MemStore) -> Vec<(LogKey, Message)> {
+    let rows = all(store, LOG).await.into_iter();
+    let message = |row: Entry| {
+        let key = LogKey::decode(row.key).unwrap();
+        Some((key, Message::decode(row.value).ok()?))
+    };
+    rows.filter_map(message).collect()
 }
 
-async fn retry_rows(store: &MemStore, queue: SubscriptionQueue) -> Vec<RetryEntry> {
+async fn retries(store: &MemStore) -> Vec<(RetryKey, RetryEntry)> {
     let rows = all(store, RETRY).await.into_iter();
-    let rows = rows.map(|entry| (RetryKey::decode(entry.key).unwrap(), entry.value));
-    let own = rows.filter(|(key, _)| is_of(key, queue.group, queue.log_queue()));
-    own.filter_map(|(_, value)| RetryEntry::decode(value).ok())
-        .collect()
-}
-
-fn is_of(key: &RetryKey, group: GroupId, queue: LogQueue) -> bool {
-    key.group == group && key.topic == queue.topic
+    let entry = |row: Entry| {
+        let key = RetryKey::decode(row.key).unwrap();
+        Some((key, RetryEntry::decode(row.value).ok()?))
+    };
+    rows.filter_map(entry).collect()
 }
 
 fn is_about(record: &QuarantineRecord, queue: SubscriptionQueue, offset: Offset) -> bool {

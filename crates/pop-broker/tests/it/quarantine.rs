@@ -13,24 +13,18 @@ use pop_store::{
 };
 
 use crate::{
-    audit::{all, log_rows},
-    world::{INVISIBLE, World, ids, seen, topic},
+    audit::{all, messages},
+    world::{INVISIBLE, World, ids, seen},
 };
 
 const BROKEN: &[u8] = b"not a row";
 
-/// The key of a message in the log, and the queue of group `g` that it is in.
-async fn locate(world: &World, id: &str) -> (LogKey, Option<MessageBody>) {
-    let topic = world.broker.topic(&topic("orders")).unwrap().unwrap();
-    let rows = log_rows(&world.rows(), topic.record().id).await;
-    let found = rows
-        .into_iter()
-        .find_map(|(key, message)| message.ok().map(|message| (key, message)))
-        .filter(|(_, message)| message.message_id == id);
-    match found {
-        Some((key, message)) => (key, Some(message.body)),
-        None => panic!("{id} is the first message of the log"),
-    }
+/// The key of a message in the log, and where its body is.
+async fn locate(world: &World, id: &str) -> (LogKey, MessageBody) {
+    let found = messages(&world.rows()).await.into_iter();
+    let mut found = found.filter(|(_, message)| message.message_id == id);
+    let (key, message) = found.next().expect("it was sent");
+    (key, message.body)
 }
 
 /// The key of the lease that group `g` has on the first message.
@@ -93,7 +87,7 @@ async fn a_message_whose_body_has_a_hole_goes_to_quarantine() {
     world.try_send("orders", large).await.unwrap();
     world.send("orders", "b").await;
     let body = locate(&world, "a").await.1;
-    let Some(MessageBody::Chunked { id, .. }) = body else {
+    let MessageBody::Chunked { id, .. } = body else {
         panic!("a body of that size is in chunks: {body:?}");
     };
     lose_chunk(&world, id).await;
@@ -117,7 +111,7 @@ async fn a_body_that_gets_a_hole_while_it_is_out_goes_to_quarantine_at_its_next_
     world.try_send("orders", large).await.unwrap();
     world.send("orders", "b").await;
     world.receive("g", "orders").await;
-    let Some(MessageBody::Chunked { id, .. }) = locate(&world, "a").await.1 else {
+    let MessageBody::Chunked { id, .. } = locate(&world, "a").await.1 else {
         panic!("a body of that size is in chunks");
     };
     lose_chunk(&world, id).await;

@@ -91,7 +91,7 @@ impl World {
         };
         let mut options = BrokerOptions::new(Arc::new(entropy)).with_clock(Arc::new(clock.clone()));
         options.catalog.queues = 1;
-        options.reviver.idle_max = Duration::from_millis(5);
+        options.reviver.idle_max = Duration::from_millis(40);
         change(&mut options);
         Self::live(MemStore::new(&KEYSPACES), clock, options).await
     }
