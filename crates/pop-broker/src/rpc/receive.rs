@@ -193,7 +193,81 @@ impl Stream for Frames {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use futures::StreamExt;
+    use pop_proto::v2::MessageQueue;
+    use pop_store::{MemStore, Store, table::KEYSPACES};
+    use tokio::sync::Semaphore;
+
     use super::*;
+    use crate::{Broker, BrokerOptions, NewMessage, OpenStore, rpc::RpcOptions};
+
+    #[derive(Debug)]
+    struct InMemory(MemStore);
+
+    #[async_trait::async_trait]
+    impl OpenStore for InMemory {
+        async fn open(&self) -> pop_store::Result<Arc<dyn Store>> {
+            Ok(Arc::new(self.0.clone()))
+        }
+    }
+
+    async fn rpc() -> Rpc {
+        let options = BrokerOptions::new(Arc::new(|secret: &mut [u8]| secret.fill(7)));
+        let store = InMemory(MemStore::new(&KEYSPACES));
+        Rpc {
+            broker: Broker::open(Arc::new(store), options).await.unwrap(),
+            options: RpcOptions::new(),
+            polls: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    fn poll() -> ReceiveMessageRequest {
+        let resource = |name: &str| Resource {
+            resource_namespace: String::new(),
+            name: name.into(),
+        };
+        ReceiveMessageRequest {
+            group: Some(resource("billing")),
+            message_queue: Some(MessageQueue {
+                topic: Some(resource("orders")),
+                ..MessageQueue::default()
+            }),
+            batch_size: 32,
+            auto_renew: true,
+            long_polling_timeout: Some(prost_types::Duration {
+                seconds: 5,
+                nanos: 0,
+            }),
+            ..ReceiveMessageRequest::default()
+        }
+    }
+
+    /// P1, P4. Mutant: take the handout when the frames are made.
+    #[tokio::test]
+    async fn an_answer_that_is_not_read_to_its_first_message_hands_nothing_out() {
+        let rpc = rpc().await;
+        let mut request = tonic::Request::new(());
+        let headers = request.metadata_mut();
+        headers.insert("x-mq-client-id", "id".parse().unwrap());
+        let caller = Caller::of(&request);
+        let topic = caller.user_topic(&poll().message_queue.unwrap().topic.unwrap());
+        let message = NewMessage::new("id", b"body".to_vec().into());
+        let sent = rpc.broker.send(&topic.unwrap(), vec![message]).await;
+        sent.unwrap().remove(0).unwrap();
+        for _ in 0..3 {
+            let mut unread = frames(&rpc, &caller, poll()).await;
+            let status = unread.next().await.unwrap().unwrap().content.unwrap();
+            assert_eq!(status, Content::Status(status::ok()));
+        }
+        let read: Vec<_> = frames(&rpc, &caller, poll()).await.collect().await;
+        let Some(Content::Message(message)) = read[1].clone().unwrap().content else {
+            panic!("no message came");
+        };
+        let system = message.system_properties.unwrap();
+        assert_eq!(system.delivery_attempt, Some(1));
+    }
 
     fn caller(language: &'static str, deadline: &'static str) -> Caller {
         let mut request = tonic::Request::new(());

@@ -96,10 +96,10 @@ impl From<MessageError> for Refusal {
 
 fn message_code(error: &MessageError) -> Code {
     match error {
-        MessageError::None
-        | MessageError::TooMany(_)
-        | MessageError::MixedTopics
-        | MessageError::Corrupted => Code::MessageCorrupted,
+        MessageError::TooMany(_) => Code::BadRequest,
+        MessageError::None | MessageError::MixedTopics | MessageError::Corrupted => {
+            Code::MessageCorrupted
+        }
         MessageError::Id(_) => Code::IllegalMessageId,
         MessageError::BodyEmpty => Code::MessageBodyEmpty,
         MessageError::BodyTooLarge(_) => Code::MessageBodyTooLarge,

@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
+    clippy::print_stderr,
     reason = "a test that can not set itself up has failed"
 )]
 
