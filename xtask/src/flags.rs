@@ -60,6 +60,15 @@ xflags::xflags! {
             optional --tls
         }
 
+        /// Random clients on a store that refuses, fails, hangs and loses power, checked
+        /// against a plain model after each step. One seed is one run, each time the same.
+        cmd sim {
+            /// How many seeds to run, from 0; 250 if absent.
+            optional -n, --seeds count: u64
+            /// This seed alone, as a failure names it.
+            optional -s, --seed seed: u64
+        }
+
         /// Kills the broker with SIGKILL in the middle of sends, receives and
         /// acknowledgements, again and again, and checks that nothing that was promised is
         /// lost.

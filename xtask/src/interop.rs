@@ -22,6 +22,8 @@ use process::{run_limited, say, tail};
 use verdict::{Row, Verdict, conclude, judge};
 use xshell::Shell;
 
+use crate::workspace;
+
 /// The broker's limit: 4 MiB less room for what travels with a body.
 const BODY_BYTES_MAX: u32 = 4 * 1024 * 1024 - 64 * 1024;
 /// The shortest invisible duration that the protocol's reference server accepts.
@@ -84,7 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Built things go where Cargo's go; programs are started in other folders, so the path is whole.
 fn output_folder() -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = workspace::root();
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let output = target.join("interop");
     fs::create_dir_all(&output)?;

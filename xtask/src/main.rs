@@ -25,6 +25,7 @@ mod lint;
 mod native;
 mod readme;
 mod run;
+mod sim;
 mod steps;
 mod test;
 mod tidy;
@@ -52,6 +53,7 @@ fn dispatch(command: XtaskCmd) -> anyhow::Result<()> {
         XtaskCmd::Demo(flags) => demo::run(flags.store)?,
         XtaskCmd::Test(flags) => test::run(flags.backend)?,
         XtaskCmd::Interop(flags) => clients::run(flags)?,
+        XtaskCmd::Sim(flags) => sim::run(flags)?,
         XtaskCmd::Torture(flags) => torture::run(flags)?,
         XtaskCmd::Bench(flags) => bench::run(flags)?,
         XtaskCmd::Layers(_) => layers::run()?,

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use parking_lot::RwLock;
 use pop_model::{GroupName, GroupRecord, LogBounds, LogQueue, ReceiptHandle, TopicName};
-use pop_store::{Capabilities, Store, TimeLimited, table::MessageLog};
+use pop_store::{Capabilities, Guarded, Store, table::MessageLog};
 use tokio::sync::watch;
 
 use crate::{
@@ -315,7 +315,7 @@ impl Broker {
         let task = core.tasks.spawn(work(Arc::clone(&core)));
         let outcome = match task.await {
             Ok(outcome) => outcome,
-            Err(_) => Err(BrokerError::Busy("the operation failed inside the broker")),
+            Err(_) => Err(core.panicked()),
         };
         self.inner.look_at(&core, outcome.as_ref().err());
         outcome
@@ -405,6 +405,6 @@ async fn open_core(
     options: &BrokerOptions,
 ) -> Result<Arc<Core>, BrokerError> {
     let store = opener.open().await?;
-    let store = TimeLimited::new(store, options.store_time_max);
+    let store = Guarded::new(store, options.store_time_max);
     Core::open(Arc::new(store), options.clone()).await
 }

@@ -1,8 +1,7 @@
 //! Everything that lives on one opened store, from the open to a close or a failure.
 
-use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use futures::FutureExt;
 use pop_model::{
     Clock, HandleKey, HandleKeyring, HandleKeys, Incarnation, LeaseTime, ShardId, StartPosition,
     SystemClock,
@@ -180,21 +179,36 @@ impl Core {
             self.options.reviver.clone(),
         );
         let closing = self.closing.clone();
-        let backend = self.store.name();
-        self.tasks.spawn(async move {
-            let run = AssertUnwindSafe(reviver.run(closing.cancelled_owned()));
-            let ended = run.catch_unwind().await.unwrap_or_else(|_| {
-                // Nothing would be delivered again for the rest of the run (P5). What it
-                // held in memory went with it, so that is loaded again.
-                let error = pop_store::Error::new(ErrorKind::InDoubt, backend, "revive");
-                Err(error.with_detail("the revive loop panicked"))
-            });
-            if let Err(error) = ended {
-                failed(error);
+        let reviving = self
+            .tasks
+            .spawn(async move { reviver.run(closing.cancelled_owned()).await });
+        let core = Arc::downgrade(self);
+        // Not one of the tasks that a close waits for: a failure closes.
+        tokio::spawn(async move {
+            match reviving.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => failed(error),
+                Err(_) => {
+                    if let Some(core) = core.upgrade() {
+                        failed(core.doubt("the revive loop panicked"));
+                    }
+                }
             }
         });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.mark_clock().await });
+    }
+
+    /// What is known after an operation of ours panicked: a fault of ours, and nobody can
+    /// say how far its writes came. Opening the store anew tells.
+    pub(crate) fn panicked(&self) -> BrokerError {
+        self.doubt("the operation panicked inside the broker")
+            .into()
+    }
+
+    fn doubt(&self, what: &'static str) -> pop_store::Error {
+        tracing::error!("{what}");
+        pop_store::Error::new(ErrorKind::InDoubt, self.store.name(), "operation").with_detail(what)
     }
 
     /// Stores the high-water mark of lease time once a second, so that a wall clock that

@@ -1,282 +1,297 @@
-//! The port: HTTP/2 in plain text and under TLS on the same one, told apart by the first
-//! byte, since the official clients of some languages use TLS unless told otherwise.
+//! The port that clients connect to: plaintext and TLS on one, told apart by their first
+//! byte, because the clients of some languages use TLS unless told otherwise and those of
+//! others never do.
+//!
+//! A connection reaches the gRPC server once it has said that it speaks HTTP/2. Until then
+//! it is a task of its own with a time limit, so a peer that is slow or silent holds up
+//! nobody.
 
-use std::{
-    io,
-    net::SocketAddr,
-    path::PathBuf,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+mod connection;
+mod tls;
 
-use pop_proto::v2::messaging_service_server::MessagingServiceServer;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use pop_proto::v2::messaging_service_server::{MessagingService, MessagingServiceServer};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::timeout,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Server, server::Connected};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
 
-use crate::rpc::Messaging;
+use connection::Connection;
+pub(crate) use connection::Peer;
 
-/// The first byte of a TLS connection: a handshake record.
-const TLS_HANDSHAKE: u8 = 0x16;
-/// How long a peer may take until its first byte and its handshake are there.
+/// How long a peer may take until it has said that it speaks HTTP/2, TLS included.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
-/// How many peers may be in that state at a time; more wait in the system's queue.
-const HANDSHAKES_MAX: usize = 1_024;
-/// How long a stop waits for running calls.
-const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long connections may take to end after the shutdown began.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
+/// How many connections there may be, those in their handshake included: enough for
+/// thousands of clients, and below the file descriptors that servers usually have.
+const CONNECTIONS_MAX: usize = 16_384;
+/// How many connections wait for the server to take them over; it does so at once.
+const OPENED_MAX: usize = 64;
+/// The streams of one connection: a push consumer keeps one for each queue it polls.
+const STREAMS_MAX: u32 = 1_024;
+/// HTTP/2 lets 64 KiB be on the way unless told otherwise, which makes a body of 4 MiB
+/// wait for 64 round trips.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// Four streams at full speed.
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+/// How often a silent connection is asked whether it is still there, and for how long.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Clients cancel long polls in bursts, for instance when they shut down; the usual 20
+/// would end their connection as an attack.
+const RESET_STREAMS_PENDING_MAX: usize = 256;
 
-/// Whether and how TLS is offered, beside plain text.
-#[derive(Clone, Debug)]
+/// Whether clients may use TLS. Plaintext is always understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TlsChoice {
-    /// Plain text only.
+    /// They may not.
     Off,
-    /// With a certificate that is made at the start and that nobody can verify. It is what
-    /// the Java and Go clients, which accept any, need by default.
+    /// With a certificate made at the start: enough for the clients that take any
+    /// certificate, which are those that use TLS unless told otherwise.
+    #[default]
     SelfSigned,
-    /// With a certificate of the operator's, in PEM.
+    /// With a certificate from files, in PEM form.
     Pem {
-        /// The file with the certificate chain.
+        /// The certificate, followed by those that it was signed with.
         certificate: PathBuf,
-        /// The file with its private key.
+        /// Its private key.
         key: PathBuf,
     },
 }
 
-/// A port that is bound and not yet served.
-#[derive(Debug)]
-pub struct Listener {
-    listener: TcpListener,
-    address: SocketAddr,
-    tls: Option<Tls>,
+/// Why no more connections are served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The gRPC server failed.
+    #[error("the gRPC server failed")]
+    Transport(#[from] tonic::transport::Error),
+    /// It ended although nobody asked it to.
+    #[error("the gRPC server ended by itself: start the broker again")]
+    Ended,
 }
 
-#[derive(Clone)]
-struct Tls(TlsAcceptor);
+/// A bound port.
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+}
 
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tls")
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener")
+            .field("address", &self.address)
+            .field("tls", &self.tls.is_some())
+            .finish_non_exhaustive()
     }
 }
 
 impl Listener {
-    /// Binds a port and readies TLS.
+    /// Binds a port; port 0 takes a free one.
     ///
     /// # Errors
     ///
-    /// A port that is taken or not allowed, a certificate or key that can't be used; the
-    /// text says what to do.
+    /// An address that can't be had, which keeps its [`io::ErrorKind`], or a certificate
+    /// that can't be used. The message says what to do.
     pub async fn bind(address: SocketAddr, tls: TlsChoice) -> io::Result<Self> {
-        let tls = acceptor(tls)?.map(Tls);
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            let text = match error.kind() {
-                io::ErrorKind::AddrInUse => {
-                    format!("{address} is in use: stop what listens there, or choose another address (--listen)")
-                }
-                _ => format!("can't listen on {address}: {error}"),
-            };
-            io::Error::new(error.kind(), text)
-        })?;
+        let tls = tls::acceptor(&tls)?;
+        let bound = async {
+            let socket = TcpListener::bind(address).await?;
+            let address = socket.local_addr()?;
+            io::Result::Ok((socket, address))
+        };
+        let (socket, address) = bound.await.map_err(|error| not_bound(address, &error))?;
         Ok(Self {
-            address: listener.local_addr()?,
-            listener,
+            socket,
+            address,
             tls,
         })
     }
 
-    /// The address that is bound, with the port that the system chose for port 0.
+    /// Where it listens.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown` completes and running calls are done, or 10 s after it.
+    /// Serves until `shutdown` is done; then no connection is accepted any more, waiting
+    /// receives and telemetry end, running calls are answered, and after a while what is
+    /// still open is closed.
     ///
     /// # Errors
     ///
-    /// A failure of the server itself; one of a peer ends that peer's connection.
-    pub async fn serve(
+    /// [`ServeError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it closes the port and every connection at once.
+    pub async fn serve<S: MessagingService>(
         self,
-        service: MessagingServiceServer<Messaging>,
-        shutdown: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), tonic::transport::Error> {
-        let (ready, incoming) = mpsc::channel(64);
-        let accepting = tokio::spawn(accept(self.listener, self.tls, ready));
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let server = Server::builder()
-            .tcp_nodelay(true)
-            // Each push consumer holds a receive a queue and telemetry on one connection.
-            .max_concurrent_streams(1_024)
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size(4 << 20)
-            .http2_keepalive_interval(Some(Duration::from_secs(30)))
-            .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-            // Clients cancel long polls by resetting them.
-            .http2_max_pending_accept_reset_streams(Some(256))
-            .add_service(service)
-            .serve_with_incoming_shutdown(ReceiverStream::new(incoming), async move {
-                shutdown.await;
-                accepting.abort();
-                drop(stop);
-            });
-        let drained_too_long = async {
-            // Completes when the sender is dropped: the stop has begun.
-            let _stop_begun = stopped.await;
-            tokio::time::sleep(DRAIN_TIME_MAX).await;
+        service: MessagingServiceServer<S>,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<(), ServeError> {
+        let closing = CancellationToken::new();
+        let closed = CancellationToken::new();
+        let _closed_when_dropped = closed.clone().drop_guard();
+        let (opened, incoming) = mpsc::channel(OPENED_MAX);
+        let acceptor = Acceptor {
+            tls: self.tls,
+            opened,
+            closing: closing.clone(),
+            closed: closed.clone(),
         };
+        let accepting = tokio::spawn(acceptor.run(self.socket));
+        let _not_longer_than_this = AbortOnDrop(accepting);
+        let served = server()
+            .add_service(service)
+            .serve_with_incoming_shutdown(ReceiverStream::new(incoming), closing.cancelled());
+        let mut served = std::pin::pin!(served);
         tokio::select! {
-            outcome = server => outcome,
-            () = drained_too_long => {
-                tracing::warn!("some calls did not end; they are cut off");
+            outcome = &mut served => {
+                outcome?;
+                return Err(ServeError::Ended);
+            }
+            () = shutdown => closing.cancel(),
+        }
+        match timeout(DRAIN_TIME_MAX, &mut served).await {
+            Ok(outcome) => Ok(outcome?),
+            Err(_) => {
+                tracing::warn!(
+                    "some connections did not end within {DRAIN_TIME_MAX:?}; they are closed"
+                );
                 Ok(())
             }
         }
     }
 }
 
-/// Accepts peers; each makes its handshake on its own, so that a silent one delays no other.
-async fn accept(listener: TcpListener, tls: Option<Tls>, ready: mpsc::Sender<io::Result<Peer>>) {
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
-    loop {
-        let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else {
-            return;
-        };
-        let socket = match listener.accept().await {
-            Ok((socket, _)) => socket,
-            Err(error) => {
-                // Out of descriptors, for instance: others may close theirs.
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
+fn server() -> Server {
+    Server::builder()
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .http2_max_pending_accept_reset_streams(Some(RESET_STREAMS_PENDING_MAX))
+}
+
+/// Takes connections from the port and brings them through their handshake.
+struct Acceptor {
+    tls: Option<TlsAcceptor>,
+    opened: mpsc::Sender<io::Result<Connection>>,
+    closing: CancellationToken,
+    closed: CancellationToken,
+}
+
+impl Acceptor {
+    async fn run(self, socket: TcpListener) {
+        let this = Arc::new(self);
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut full = false;
+        loop {
+            let accepted = tokio::select! {
+                () = this.closing.cancelled() => return,
+                accepted = socket.accept() => accepted,
+            };
+            match accepted {
+                Ok((socket, remote)) => match Arc::clone(&room).try_acquire_owned() {
+                    Ok(permit) => {
+                        full = false;
+                        tokio::spawn(Arc::clone(&this).open(socket, remote, permit));
+                    }
+                    // Said once, not at every connection of a flood.
+                    Err(_) if full => {}
+                    Err(_) => {
+                        full = true;
+                        tracing::warn!(%remote, "{CONNECTIONS_MAX} connections are open; more are refused until some end");
+                    }
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of file descriptors, it would fail again at once.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
             }
+        }
+    }
+
+    async fn open(
+        self: Arc<Self>,
+        socket: TcpStream,
+        remote: SocketAddr,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let opening = Connection::open(socket, self.tls.as_ref());
+        let outcome = tokio::select! {
+            () = self.closing.cancelled() => return,
+            outcome = timeout(HANDSHAKE_TIME_MAX, opening) => outcome,
         };
-        let (tls, ready) = (tls.clone(), ready.clone());
-        tokio::spawn(async move {
-            match tokio::time::timeout(HANDSHAKE_TIME_MAX, handshake(socket, tls)).await {
-                Ok(Ok(peer)) => drop(ready.send(Ok(peer)).await),
-                Ok(Err(error)) => tracing::debug!(%error, "a peer's handshake failed"),
-                Err(_) => tracing::debug!("a peer was silent and is dropped"),
+        match outcome {
+            Ok(Ok(opened)) => {
+                let connection = opened.counted(permit, self.closing.clone(), self.closed.clone());
+                // Nobody takes it when the server is on its way out.
+                drop(self.opened.send(Ok(connection)).await);
             }
-            drop(permit);
-        });
+            Ok(Err(error)) => tracing::debug!(%remote, %error, "a connection was refused"),
+            Err(_) => tracing::debug!(%remote, "a connection said nothing; it is closed"),
+        }
     }
 }
 
-async fn handshake(socket: TcpStream, tls: Option<Tls>) -> io::Result<Peer> {
-    socket.set_nodelay(true)?;
-    let mut first = [0];
-    socket.peek(&mut first).await?;
-    match tls {
-        Some(Tls(acceptor)) if first == [TLS_HANDSHAKE] => {
-            let stream = acceptor.accept(socket).await?;
-            Ok(Peer::Tls(Box::new(stream)))
-        }
-        _ => Ok(Peer::Plain(socket)),
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
-fn acceptor(choice: TlsChoice) -> io::Result<Option<TlsAcceptor>> {
-    let (certificates, key) = match choice {
-        TlsChoice::Off => return Ok(None),
-        TlsChoice::SelfSigned => self_signed()?,
-        TlsChoice::Pem { certificate, key } => {
-            let certificates = CertificateDer::pem_file_iter(&certificate)
-                .and_then(Iterator::collect)
-                .map_err(|error| {
-                    unusable(&format!("certificate {}", certificate.display()), &error)
-                })?;
-            let key = PrivateKeyDer::from_pem_file(&key)
-                .map_err(|error| unusable(&format!("private key {}", key.display()), &error))?;
-            (certificates, key)
+fn not_bound(address: SocketAddr, error: &io::Error) -> io::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "it is in use, perhaps by another broker: stop that one, or choose another port"
         }
+        io::ErrorKind::AddrNotAvailable => "it is not an address of this machine",
+        io::ErrorKind::PermissionDenied => "this user may not use the port: choose one above 1023",
+        _ => "the system refused",
     };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)
-        .map_err(|error| unusable("certificate and key", &error))?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(Some(TlsAcceptor::from(Arc::new(config))))
-}
-
-fn unusable(what: &str, error: &dyn std::fmt::Display) -> io::Error {
     io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!("the TLS {what} can't be used: {error}: give PEM files that belong together"),
+        error.kind(),
+        format!("can't listen on {address}: {advice} ({error})"),
     )
 }
 
-fn self_signed() -> io::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
-    let names = [
-        "localhost".to_owned(),
-        "127.0.0.1".to_owned(),
-        "::1".to_owned(),
-    ];
-    let made = rcgen::generate_simple_self_signed(names).map_err(io::Error::other)?;
-    let key =
-        PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(io::Error::other)?;
-    Ok((vec![made.cert.der().clone()], key))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A connection whose kind is known.
-#[derive(Debug)]
-enum Peer {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl Connected for Peer {
-    type ConnectInfo = ();
-
-    fn connect_info(&self) -> Self::ConnectInfo {}
-}
-
-impl AsyncRead for Peer {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Peer {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
+    #[tokio::test]
+    async fn a_port_in_use_is_named_with_what_to_do() {
+        let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = first.local_addr().unwrap();
+        let error = Listener::bind(address, TlsChoice::Off).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        let text = error.to_string();
+        assert!(text.contains(&address.to_string()), "{text}");
+        assert!(text.contains("choose another port"), "{text}");
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
+    #[tokio::test]
+    async fn a_certificate_that_is_not_there_is_named() {
+        let tls = TlsChoice::Pem {
+            certificate: "/nowhere/broker.pem".into(),
+            key: "/nowhere/broker.key".into(),
+        };
+        let address = "127.0.0.1:0".parse().unwrap();
+        let error = Listener::bind(address, tls).await.unwrap_err().to_string();
+        assert!(error.contains("/nowhere/broker.pem"), "{error}");
     }
 }

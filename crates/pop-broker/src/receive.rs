@@ -178,8 +178,7 @@ impl Core {
         let look = self
             .tasks
             .spawn(async move { core.pop(&consumption, &request).await });
-        look.await
-            .map_err(|_| BrokerError::Busy("the receive failed inside the broker"))?
+        look.await.map_err(|_| self.panicked())?
     }
 
     async fn pop(

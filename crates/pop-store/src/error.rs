@@ -111,6 +111,12 @@ impl Error {
         self.0.backend
     }
 
+    /// What exactly is wrong, and what can be done about it.
+    #[must_use]
+    pub fn detail(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
+
     /// The key whose precondition failed.
     #[must_use]
     pub fn conflict(&self) -> Option<(Keyspace, &Bytes)> {

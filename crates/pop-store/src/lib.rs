@@ -7,8 +7,8 @@ mod batch;
 mod durable;
 mod error;
 mod ext;
+mod guard;
 mod keyspace;
-mod limit;
 mod scan;
 
 pub mod merge;
@@ -32,7 +32,7 @@ pub use batch::{Precondition, WriteBatch};
 pub use durable::{Durable, Unsettled};
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use ext::StoreExt;
+pub use guard::Guarded;
 pub use keyspace::Keyspace;
-pub use limit::TimeLimited;
 pub use scan::{Direction, Entry, Scan};
 pub use store::{Capabilities, Durability, Snapshot, SnapshotSupport, Staging, Store};

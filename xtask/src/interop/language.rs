@@ -154,8 +154,8 @@ impl Places {
     pub(super) fn new(language: &Language, output: &Path) -> Self {
         let root = output.join(language.name);
         Self {
-            source: Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("interop")
+            source: crate::workspace::root()
+                .join("xtask/interop")
                 .join(language.name),
             home: root.join("home"),
             log: root.join("prepare.log"),

@@ -1,113 +1,130 @@
-//! Who calls, as the request's headers say.
+//! What a call tells beside its request: who asks, in which language, until when.
+//!
+//! Only the client id is insisted on. Dates are not looked at, since three clients send
+//! local time as if it were UTC.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use pop_model::{GroupName, NameError, Namespace, TopicName};
 use pop_proto::v2::{Code, Resource};
-use tonic::metadata::MetadataMap;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, metadata::MetadataMap};
 
 use super::status::Refusal;
-use crate::BrokerError;
+use crate::{BrokerError, listener::Peer};
 
-/// The client's language, where it makes a difference.
+/// The clients that need something of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Language {
-    /// Says `HTTP`. Understands exponential back-off only, in units of its own.
+    Go,
+    /// Calls itself `HTTP`.
     Node,
-    /// The published crate 5.0.0 panics on a status number that is newer than itself.
-    RustPublished,
-    /// Nothing to mind.
+    Rust,
     Other,
 }
 
-/// The caller of one request.
+/// Who calls, and how.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
+    has_id: bool,
     pub(super) language: Language,
-    /// The namespace of names that have none of their own.
+    /// The Rust client 5.0.0 panics on a status number that it does not know.
+    pub(super) old_codes_only: bool,
     namespace: String,
-    /// How long the caller waits for an answer.
-    pub(super) time_left: Option<Duration>,
+    /// How long the client waits for the answer, if it said so.
+    pub(super) deadline: Option<Duration>,
+    /// The address that the client connected to.
+    pub(super) local: Option<SocketAddr>,
+    /// Cancelled when the server is on its way out.
+    pub(super) closing: CancellationToken,
 }
 
 impl Caller {
-    /// Reads the headers. Only the client id is insisted on, as the reference server does;
-    /// dates and versions are not looked at, since clients disagree about their form.
-    pub(super) fn of(headers: &MetadataMap) -> Result<Self, Refusal> {
-        let text = |name: &str| {
-            headers
-                .get(name)
-                .and_then(|value| value.to_str().ok())
-                .unwrap_or_default()
-        };
-        if text("x-mq-client-id").is_empty() {
-            return Err(Refusal::new(
-                Code::ClientIdRequired,
-                "the header x-mq-client-id is missing",
-            ));
-        }
-        let language = match (text("x-mq-language"), text("x-mq-client-version")) {
-            ("HTTP", _) => Language::Node,
-            ("RUST", "5.0.0") => Language::RustPublished,
+    pub(super) fn of<T>(request: &Request<T>) -> Self {
+        let headers = request.metadata();
+        let language = match text(headers, "x-mq-language") {
+            "GO" => Language::Go,
+            "HTTP" => Language::Node,
+            "RUST" => Language::Rust,
             _ => Language::Other,
         };
-        Ok(Self {
+        let version = text(headers, "x-mq-client-version");
+        let peer = request.extensions().get::<Peer>();
+        Self {
+            has_id: !text(headers, "x-mq-client-id").trim().is_empty(),
             language,
-            namespace: text("x-mq-namespace").into(),
-            time_left: timeout(text("grpc-timeout")),
-        })
+            old_codes_only: language == Language::Rust && version == "5.0.0",
+            namespace: text(headers, "x-mq-namespace").to_owned(),
+            deadline: timeout(text(headers, "grpc-timeout")),
+            local: peer.map(|peer| peer.local),
+            closing: peer.map_or_else(CancellationToken::new, |peer| peer.closing.clone()),
+        }
     }
 
-    /// A topic that is sent to.
-    pub(super) fn topic_to_write(
-        &self,
-        topic: Option<&Resource>,
-    ) -> Result<TopicName, BrokerError> {
-        self.name(topic, TopicName::user)
-            .map_err(BrokerError::TopicName)
+    /// Whether the caller said who it is.
+    pub(super) fn identified(&self) -> Result<(), Refusal> {
+        if self.has_id {
+            Ok(())
+        } else {
+            Err(Refusal::new(
+                Code::ClientIdRequired,
+                "the header x-mq-client-id is missing or empty",
+            ))
+        }
     }
 
-    /// A topic that is read: also one of the broker's own.
-    pub(super) fn topic(&self, topic: Option<&Resource>) -> Result<TopicName, BrokerError> {
-        self.name(topic, TopicName::readable)
-            .map_err(BrokerError::TopicName)
+    /// A topic that messages may be sent to.
+    pub(super) fn user_topic(&self, resource: &Resource) -> Result<TopicName, Refusal> {
+        self.name(resource, TopicName::user, BrokerError::TopicName)
+    }
+
+    /// A topic that messages may be received from.
+    pub(super) fn readable_topic(&self, resource: &Resource) -> Result<TopicName, Refusal> {
+        self.name(resource, TopicName::readable, BrokerError::TopicName)
     }
 
     /// A group.
-    pub(super) fn group(&self, group: Option<&Resource>) -> Result<GroupName, BrokerError> {
-        self.name(group, GroupName::user)
-            .map_err(BrokerError::GroupName)
+    pub(super) fn group(&self, resource: &Resource) -> Result<GroupName, Refusal> {
+        self.name(resource, GroupName::user, BrokerError::GroupName)
     }
 
-    /// Node.js leaves the namespace out of half of its requests, and in the header of all.
-    fn name<T>(
+    /// Checks a name in its namespace: the resource's, or the header's where the resource
+    /// has none. One client names it in half of its requests only.
+    fn name<N>(
         &self,
-        resource: Option<&Resource>,
-        check: impl FnOnce(&Namespace, &str) -> Result<T, NameError>,
-    ) -> Result<T, NameError> {
-        let (namespace, name) = match resource {
-            Some(resource) if resource.resource_namespace.is_empty() => {
-                (self.namespace.as_str(), resource.name.as_str())
-            }
-            Some(resource) => (resource.resource_namespace.as_str(), resource.name.as_str()),
-            None => (self.namespace.as_str(), ""),
+        resource: &Resource,
+        check: impl FnOnce(&Namespace, &str) -> Result<N, NameError>,
+        wrong: impl Fn(NameError) -> BrokerError,
+    ) -> Result<N, Refusal> {
+        let namespace = match resource.resource_namespace.as_str() {
+            "" => &self.namespace,
+            namespace => namespace,
         };
-        check(&Namespace::new(namespace)?, name)
+        let namespace = Namespace::new(namespace).map_err(&wrong)?;
+        Ok(check(&namespace, &resource.name).map_err(wrong)?)
     }
 }
 
-/// Reads a `grpc-timeout`: up to eight digits and a unit. Java's is 60 years on Telemetry.
-fn timeout(text: &str) -> Option<Duration> {
-    let unit = text.chars().next_back()?;
-    let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
-    let seconds = |each: u64| Some(Duration::from_secs(count.saturating_mul(each)));
+fn text<'a>(headers: &'a MetadataMap, name: &str) -> &'a str {
+    let value = headers.get(name).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default()
+}
+
+/// The value of `grpc-timeout`: up to eight digits and a unit. Clients send up to sixty
+/// years on their telemetry streams.
+fn timeout(value: &str) -> Option<Duration> {
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
     match unit {
-        'H' => seconds(3_600),
-        'M' => seconds(60),
-        'S' => seconds(1),
-        'm' => Some(Duration::from_millis(count)),
-        'u' => Some(Duration::from_micros(count)),
-        'n' => Some(Duration::from_nanos(count)),
+        "H" => Some(Duration::from_secs(count * 60 * 60)),
+        "M" => Some(Duration::from_secs(count * 60)),
+        "S" => Some(Duration::from_secs(count)),
+        "m" => Some(Duration::from_millis(count)),
+        "u" => Some(Duration::from_micros(count)),
+        "n" => Some(Duration::from_nanos(count)),
         _ => None,
     }
 }
@@ -117,52 +134,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timeout_has_digits_and_a_unit_and_anything_else_is_none() {
+    fn a_timeout_is_digits_and_a_unit_or_nothing() {
         assert_eq!(timeout("23S"), Some(Duration::from_secs(23)));
-        assert_eq!(timeout("500m"), Some(Duration::from_millis(500)));
+        assert_eq!(
+            timeout("99999999H"),
+            Some(Duration::from_secs(359_999_996_400))
+        );
         assert_eq!(
             timeout("31535999M"),
-            Some(Duration::from_secs(31_535_999 * 60))
+            Some(Duration::from_secs(1_892_159_940))
         );
-        assert_eq!(
-            timeout("18446744073709551615H"),
-            Some(Duration::from_secs(u64::MAX))
-        );
+        assert_eq!(timeout("1u"), Some(Duration::from_micros(1)));
         for garbage in [
             "",
             "S",
             "-1S",
+            "+1S",
+            "1",
+            "123456789S",
             "1x",
-            "1.5S",
+            "1é",
             "é",
-            "99999999999999999999999S",
+            " 1S",
         ] {
             assert_eq!(timeout(garbage), None, "{garbage:?}");
         }
-    }
-
-    #[test]
-    fn a_name_without_a_namespace_gets_that_of_the_header() {
-        let mut headers = MetadataMap::new();
-        assert_eq!(
-            Caller::of(&headers).unwrap_err().code(),
-            Code::ClientIdRequired
-        );
-        headers.insert("x-mq-client-id", "c".parse().unwrap());
-        headers.insert("x-mq-namespace", "tenant".parse().unwrap());
-        let caller = Caller::of(&headers).unwrap();
-        let resource = |namespace: &str| Resource {
-            resource_namespace: namespace.into(),
-            name: "t".into(),
-        };
-        assert_eq!(
-            caller.topic(Some(&resource(""))).unwrap().to_string(),
-            "tenant/t"
-        );
-        assert_eq!(
-            caller.topic(Some(&resource("other"))).unwrap().to_string(),
-            "other/t"
-        );
-        assert!(caller.topic(None).is_err());
     }
 }

@@ -1,277 +1,270 @@
-//! The gRPC service `apache.rocketmq.v2.MessagingService`: each call in a file of its
-//! family, this file only says which.
+//! The service `apache.rocketmq.v2.MessagingService`, exactly as the official clients
+//! expect it.
 //!
-//! Errors travel in the `status` field of a normal response; a gRPC error would make the
-//! official clients drop the connection. Only Telemetry, whose first message has no place
-//! for a status, ends with one.
+//! What went wrong is told in the `status` of an ordinary response: a gRPC error makes
+//! clients drop the whole broker. Only telemetry, which has no response, ends with one.
+//! Every call works from its own request alone. What a client said on its telemetry
+//! stream decides nothing here, because some clients never say it again after a restart of
+//! the broker.
 
+mod ack;
 mod convert;
+mod digest;
 mod headers;
 mod receive;
 mod route;
 mod send;
 mod settings;
-mod settle;
 mod status;
 mod telemetry;
+mod time;
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use futures::Stream;
+use futures::stream::{BoxStream, Empty};
+use pop_model::{Clock, SystemClock};
 use pop_proto::v2::{
     self,
     messaging_service_server::{MessagingService, MessagingServiceServer},
 };
 use tokio::sync::Semaphore;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Streaming};
 
 use crate::Broker;
 use headers::Caller;
-use status::{Refusal, not_implemented};
+use status::{Answer, Refusal};
 
-/// How requests are carried.
+/// The largest request: what the reference server takes, so that no batch that works
+/// with it fails here. Each message of a batch has the limit of a single one.
+const REQUEST_BYTES_MAX: usize = 130 << 20;
+
+/// How the service works.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RpcOptions {
-    /// The longest that a receive is held for a first message.
+    /// The longest that a receive waits for a first message, whatever it asks for.
     pub long_poll_max: Duration,
-    /// How many receives may be held at a time; more are told to come back.
-    pub held_receives_max: usize,
-    /// The largest request that is read.
-    pub request_bytes_max: usize,
+    /// How many receives may wait at a time; more are told to come back later.
+    pub polls_max: usize,
+    /// Tells when an answer is made.
+    pub clock: Arc<dyn Clock>,
 }
 
-impl Default for RpcOptions {
-    fn default() -> Self {
+impl RpcOptions {
+    /// The defaults: polls of up to 20 s, ten thousand of them.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             long_poll_max: Duration::from_secs(20),
-            held_receives_max: 10_000,
-            // A batch of messages at their limits is cut off here, as a mistake; eight of
-            // the largest go through.
-            request_bytes_max: 33 << 20,
+            polls_max: 10_000,
+            clock: Arc::new(SystemClock::resume(None)),
         }
     }
 }
 
-/// The service on a broker.
+impl Default for RpcOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The service of a broker, for a [`Listener`](crate::listener::Listener) or any other
+/// tonic server.
 #[must_use]
-pub fn service(broker: Broker, options: RpcOptions) -> MessagingServiceServer<Messaging> {
-    let request_bytes_max = options.request_bytes_max;
-    let messaging = Messaging {
-        held: Arc::new(Semaphore::new(options.held_receives_max)),
+pub fn service(broker: Broker, options: RpcOptions) -> MessagingServiceServer<Rpc> {
+    // More permits than that are as good as no limit.
+    let polls = Semaphore::new(options.polls_max.min(Semaphore::MAX_PERMITS));
+    let rpc = Rpc {
         broker,
+        polls: Arc::new(polls),
         options,
     };
-    MessagingServiceServer::new(messaging).max_decoding_message_size(request_bytes_max)
+    MessagingServiceServer::new(rpc).max_decoding_message_size(REQUEST_BYTES_MAX)
 }
 
-/// The calls of the service.
+/// The calls of the service; one file each, or each family.
 #[derive(Debug)]
-pub struct Messaging {
+pub struct Rpc {
     broker: Broker,
     options: RpcOptions,
-    held: Arc<Semaphore>,
+    polls: Arc<Semaphore>,
 }
 
-/// A stream of frames to a client.
-type Frames<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+/// Runs a call and puts what it was refused for into the status of its response.
+async fn answer<A: Answer>(
+    caller: &Caller,
+    call: impl Future<Output = Result<A, Refusal>>,
+) -> Result<Response<A>, tonic::Status> {
+    let outcome = match caller.identified() {
+        Ok(()) => call.await,
+        Err(refusal) => Err(refusal),
+    };
+    let answer = outcome.unwrap_or_else(|refusal| A::refused(refusal.status(caller)));
+    Ok(Response::new(answer))
+}
 
-/// Answers a call: its own outcome, or the refusal in the shape of the answer.
-macro_rules! answer {
-    ($request:expr, $refused:expr, |$caller:ident, $message:ident| $work:expr) => {{
-        let ($caller, $message) = match Caller::of($request.metadata()) {
-            Ok(caller) => (caller, $request.into_inner()),
-            Err(refusal) => return Ok(Response::new($refused(refusal.status()))),
-        };
-        let language = $caller.language;
-        let outcome: Result<_, Refusal> = $work.await;
-        Ok(Response::new(match outcome {
-            Ok(response) => response,
-            Err(refusal) => $refused(refusal.status_for(language)),
-        }))
-    }};
+/// Answers a call that this version does not offer.
+fn not_offered<T, A: Answer>(
+    request: &Request<T>,
+    call: &str,
+) -> Result<Response<A>, tonic::Status> {
+    let caller = Caller::of(request);
+    let why = format!("{call} is not offered by this version of the broker");
+    let refusal = Refusal::new(v2::Code::NotImplemented, why);
+    Ok(Response::new(A::refused(refusal.status(&caller))))
+}
+
+/// Answers a call that the reference server does not have either: no client calls it.
+fn unknown<A>(call: &str) -> Result<Response<A>, tonic::Status> {
+    Err(tonic::Status::unimplemented(format!(
+        "{call} is not offered by this broker"
+    )))
 }
 
 #[tonic::async_trait]
-impl MessagingService for Messaging {
-    type ReceiveMessageStream = Frames<v2::ReceiveMessageResponse>;
-    type PullMessageStream = Frames<v2::PullMessageResponse>;
-    type TelemetryStream = Frames<v2::TelemetryCommand>;
+impl MessagingService for Rpc {
+    type ReceiveMessageStream = receive::Frames;
+    type PullMessageStream = Empty<Result<v2::PullMessageResponse, tonic::Status>>;
+    type TelemetryStream = BoxStream<'static, Result<v2::TelemetryCommand, tonic::Status>>;
 
     async fn query_route(
         &self,
         request: Request<v2::QueryRouteRequest>,
-    ) -> Result<Response<v2::QueryRouteResponse>, Status> {
-        let refused = |status| v2::QueryRouteResponse {
-            status: Some(status),
-            message_queues: Vec::new(),
-        };
-        answer!(request, refused, |caller, message| self
-            .route(&caller, message))
+    ) -> Result<Response<v2::QueryRouteResponse>, tonic::Status> {
+        let caller = Caller::of(&request);
+        answer(&caller, route::query(self, &caller, request.into_inner())).await
     }
 
     async fn query_assignment(
         &self,
         request: Request<v2::QueryAssignmentRequest>,
-    ) -> Result<Response<v2::QueryAssignmentResponse>, Status> {
-        let refused = |status| v2::QueryAssignmentResponse {
-            status: Some(status),
-            assignments: Vec::new(),
-        };
-        answer!(request, refused, |caller, message| self
-            .assignment(&caller, message))
+    ) -> Result<Response<v2::QueryAssignmentResponse>, tonic::Status> {
+        let caller = Caller::of(&request);
+        answer(
+            &caller,
+            route::assignment(self, &caller, request.into_inner()),
+        )
+        .await
     }
 
     async fn heartbeat(
         &self,
         request: Request<v2::HeartbeatRequest>,
-    ) -> Result<Response<v2::HeartbeatResponse>, Status> {
-        let refused = |status| v2::HeartbeatResponse {
-            status: Some(status),
-        };
-        answer!(request, refused, |_caller, _message| async {
-            Ok(v2::HeartbeatResponse {
-                status: Some(status::ok()),
-            })
-        })
-    }
-
-    async fn notify_client_termination(
-        &self,
-        request: Request<v2::NotifyClientTerminationRequest>,
-    ) -> Result<Response<v2::NotifyClientTerminationResponse>, Status> {
-        let refused = |status| v2::NotifyClientTerminationResponse {
-            status: Some(status),
-        };
-        answer!(request, refused, |_caller, _message| async {
-            Ok(v2::NotifyClientTerminationResponse {
-                status: Some(status::ok()),
-            })
-        })
-    }
-
-    async fn send_message(
-        &self,
-        request: Request<v2::SendMessageRequest>,
-    ) -> Result<Response<v2::SendMessageResponse>, Status> {
-        let refused = |status| v2::SendMessageResponse {
-            status: Some(status),
-            entries: Vec::new(),
-        };
-        answer!(request, refused, |caller, message| self
-            .send(&caller, message))
-    }
-
-    async fn receive_message(
-        &self,
-        request: Request<v2::ReceiveMessageRequest>,
-    ) -> Result<Response<Self::ReceiveMessageStream>, Status> {
-        let refused = |status| receive::only(status);
-        answer!(request, refused, |caller, message| self
-            .receive(&caller, message))
-    }
-
-    async fn ack_message(
-        &self,
-        request: Request<v2::AckMessageRequest>,
-    ) -> Result<Response<v2::AckMessageResponse>, Status> {
-        let refused = |status| v2::AckMessageResponse {
-            status: Some(status),
-            entries: Vec::new(),
-        };
-        answer!(request, refused, |caller, message| self
-            .ack(&caller, message))
-    }
-
-    async fn change_invisible_duration(
-        &self,
-        request: Request<v2::ChangeInvisibleDurationRequest>,
-    ) -> Result<Response<v2::ChangeInvisibleDurationResponse>, Status> {
-        // The Java client takes the handle from the answer whatever its status says.
-        let handle = request.get_ref().receipt_handle.clone();
-        let refused = |status| v2::ChangeInvisibleDurationResponse {
-            status: Some(status),
-            receipt_handle: handle.clone(),
-        };
-        answer!(request, refused, |caller, message| self
-            .change_invisible(&caller, message))
+    ) -> Result<Response<v2::HeartbeatResponse>, tonic::Status> {
+        let caller = Caller::of(&request);
+        answer(&caller, telemetry::heartbeat()).await
     }
 
     async fn telemetry(
         &self,
         request: Request<Streaming<v2::TelemetryCommand>>,
-    ) -> Result<Response<Self::TelemetryStream>, Status> {
-        let caller = Caller::of(request.metadata())
-            .map_err(|refusal| Status::invalid_argument(refusal.text()))?;
-        Ok(Response::new(self.follow(caller, request.into_inner())))
+    ) -> Result<Response<Self::TelemetryStream>, tonic::Status> {
+        let caller = Caller::of(&request);
+        caller.identified().map_err(Refusal::error)?;
+        // The response's headers go with this, before the client has said anything: one
+        // client waits for them, without a limit, before it does anything else.
+        let answers = telemetry::answers(self, caller, request.into_inner());
+        Ok(Response::new(answers))
+    }
+
+    async fn notify_client_termination(
+        &self,
+        request: Request<v2::NotifyClientTerminationRequest>,
+    ) -> Result<Response<v2::NotifyClientTerminationResponse>, tonic::Status> {
+        let caller = Caller::of(&request);
+        answer(&caller, telemetry::terminated()).await
+    }
+
+    async fn send_message(
+        &self,
+        request: Request<v2::SendMessageRequest>,
+    ) -> Result<Response<v2::SendMessageResponse>, tonic::Status> {
+        let caller = Caller::of(&request);
+        answer(&caller, send::messages(self, &caller, request.into_inner())).await
+    }
+
+    async fn receive_message(
+        &self,
+        request: Request<v2::ReceiveMessageRequest>,
+    ) -> Result<Response<Self::ReceiveMessageStream>, tonic::Status> {
+        let caller = Caller::of(&request);
+        let frames = receive::frames(self, &caller, request.into_inner()).await;
+        Ok(Response::new(frames))
+    }
+
+    async fn ack_message(
+        &self,
+        request: Request<v2::AckMessageRequest>,
+    ) -> Result<Response<v2::AckMessageResponse>, tonic::Status> {
+        let caller = Caller::of(&request);
+        answer(&caller, ack::messages(self, &caller, request.into_inner())).await
+    }
+
+    async fn change_invisible_duration(
+        &self,
+        request: Request<v2::ChangeInvisibleDurationRequest>,
+    ) -> Result<Response<v2::ChangeInvisibleDurationResponse>, tonic::Status> {
+        let caller = Caller::of(&request);
+        answer(
+            &caller,
+            ack::change_invisible(self, &caller, request.into_inner()),
+        )
+        .await
     }
 
     async fn forward_message_to_dead_letter_queue(
         &self,
-        _request: Request<v2::ForwardMessageToDeadLetterQueueRequest>,
-    ) -> Result<Response<v2::ForwardMessageToDeadLetterQueueResponse>, Status> {
-        Ok(Response::new(v2::ForwardMessageToDeadLetterQueueResponse {
-            status: Some(not_implemented("ForwardMessageToDeadLetterQueue")),
-        }))
+        request: Request<v2::ForwardMessageToDeadLetterQueueRequest>,
+    ) -> Result<Response<v2::ForwardMessageToDeadLetterQueueResponse>, tonic::Status> {
+        not_offered(&request, "ForwardMessageToDeadLetterQueue")
     }
 
     async fn end_transaction(
         &self,
-        _request: Request<v2::EndTransactionRequest>,
-    ) -> Result<Response<v2::EndTransactionResponse>, Status> {
-        Ok(Response::new(v2::EndTransactionResponse {
-            status: Some(not_implemented("EndTransaction")),
-        }))
+        request: Request<v2::EndTransactionRequest>,
+    ) -> Result<Response<v2::EndTransactionResponse>, tonic::Status> {
+        not_offered(&request, "EndTransaction")
     }
 
     async fn recall_message(
         &self,
-        _request: Request<v2::RecallMessageRequest>,
-    ) -> Result<Response<v2::RecallMessageResponse>, Status> {
-        Ok(Response::new(v2::RecallMessageResponse {
-            status: Some(not_implemented("RecallMessage")),
-            message_id: String::new(),
-        }))
+        request: Request<v2::RecallMessageRequest>,
+    ) -> Result<Response<v2::RecallMessageResponse>, tonic::Status> {
+        not_offered(&request, "RecallMessage")
     }
 
     async fn sync_lite_subscription(
         &self,
-        _request: Request<v2::SyncLiteSubscriptionRequest>,
-    ) -> Result<Response<v2::SyncLiteSubscriptionResponse>, Status> {
-        Ok(Response::new(v2::SyncLiteSubscriptionResponse {
-            status: Some(not_implemented("SyncLiteSubscription")),
-        }))
+        request: Request<v2::SyncLiteSubscriptionRequest>,
+    ) -> Result<Response<v2::SyncLiteSubscriptionResponse>, tonic::Status> {
+        not_offered(&request, "SyncLiteSubscription")
     }
-
-    // No official client calls the rest; the reference server does not have it either.
 
     async fn pull_message(
         &self,
-        _request: Request<v2::PullMessageRequest>,
-    ) -> Result<Response<Self::PullMessageStream>, Status> {
-        Err(Status::unimplemented(
-            "PullMessage is not offered: receive with ReceiveMessage",
-        ))
+        _: Request<v2::PullMessageRequest>,
+    ) -> Result<Response<Self::PullMessageStream>, tonic::Status> {
+        unknown("PullMessage")
     }
 
     async fn update_offset(
         &self,
-        _request: Request<v2::UpdateOffsetRequest>,
-    ) -> Result<Response<v2::UpdateOffsetResponse>, Status> {
-        Err(Status::unimplemented("UpdateOffset is not offered"))
+        _: Request<v2::UpdateOffsetRequest>,
+    ) -> Result<Response<v2::UpdateOffsetResponse>, tonic::Status> {
+        unknown("UpdateOffset")
     }
 
     async fn get_offset(
         &self,
-        _request: Request<v2::GetOffsetRequest>,
-    ) -> Result<Response<v2::GetOffsetResponse>, Status> {
-        Err(Status::unimplemented("GetOffset is not offered"))
+        _: Request<v2::GetOffsetRequest>,
+    ) -> Result<Response<v2::GetOffsetResponse>, tonic::Status> {
+        unknown("GetOffset")
     }
 
     async fn query_offset(
         &self,
-        _request: Request<v2::QueryOffsetRequest>,
-    ) -> Result<Response<v2::QueryOffsetResponse>, Status> {
-        Err(Status::unimplemented("QueryOffset is not offered"))
+        _: Request<v2::QueryOffsetRequest>,
+    ) -> Result<Response<v2::QueryOffsetResponse>, tonic::Status> {
+        unknown("QueryOffset")
     }
 }

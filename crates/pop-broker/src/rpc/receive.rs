@@ -1,145 +1,299 @@
-//! ReceiveMessage: a status, then the messages, then the time.
+//! ReceiveMessage: a long poll, answered by a short stream of frames.
+//!
+//! Nothing is sent while it waits. A client that goes away meanwhile drops the call, and
+//! with it whatever was about to be handed out.
 
-use std::time::Duration;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+    vec,
+};
 
-use futures::{StreamExt, stream};
-use pop_model::limits::{ATTEMPT_ID_BYTES_MAX, RECEIVE_BATCH_MAX};
+use futures::Stream;
+use pop_model::limits;
 use pop_proto::v2::{
-    Code, FilterExpression, FilterType, ReceiveMessageRequest, ReceiveMessageResponse, Resource,
-    Status, receive_message_response::Content,
+    Code, FilterExpression, FilterType, Message, ReceiveMessageRequest, ReceiveMessageResponse,
+    Resource, Status, receive_message_response::Content,
 };
 
 use super::{
-    Frames, Messaging,
-    convert::{delivered, duration},
-    headers::Caller,
-    status::{self, Refusal},
+    Rpc, ack, convert,
+    headers::{Caller, Language},
+    status,
+    status::Refusal,
+    time,
 };
-use crate::{BrokerError, Filter, Handout, ReceiveRequest};
+use crate::{BrokerError, Delivery, Filter, Handout, ReceiveRequest};
 
-/// How long a lease of a push consumer lasts before it is renewed (the reference server's).
+/// The lease of a receive that leaves its length to the broker.
 const AUTO_RENEW_LEASE: Duration = Duration::from_secs(60);
-/// How long before the caller's deadline an empty answer leaves, so that it arrives.
-const ANSWER_MARGIN: Duration = Duration::from_secs(1);
+/// How much earlier than the client's deadline a poll ends, so that its answer arrives.
+const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
-impl Messaging {
-    pub(super) async fn receive(
-        &self,
-        caller: &Caller,
-        request: ReceiveMessageRequest,
-    ) -> Result<Frames<ReceiveMessageResponse>, Refusal> {
-        let wanted = self.wanted(caller, &request)?;
-        let held = self.held.try_acquire();
-        let _held = held.map_err(|_| BrokerError::Busy("too many receives are waiting"))?;
-        let handout = self.broker.receive(wanted).await?;
-        if handout.is_empty() {
-            return Ok(only(
-                Refusal::new(Code::MessageNotFound, "no new message").status(),
-            ));
-        }
-        let topic = request
-            .message_queue
-            .and_then(|queue| queue.topic)
-            .unwrap_or_default();
-        Ok(messages(handout, topic))
-    }
-
-    fn wanted(
-        &self,
-        caller: &Caller,
-        request: &ReceiveMessageRequest,
-    ) -> Result<ReceiveRequest, Refusal> {
-        let queue = request.message_queue.as_ref();
-        let batch_size = usize::try_from(request.batch_size).unwrap_or(0);
-        if batch_size == 0 {
-            return Err(BrokerError::BatchSize(request.batch_size.into()).into());
-        }
-        if request
-            .attempt_id
-            .as_ref()
-            .is_some_and(|id| id.len() > ATTEMPT_ID_BYTES_MAX)
-        {
-            return Err(Refusal::new(Code::BadRequest, "the attempt id is too long"));
-        }
-        Ok(ReceiveRequest {
-            group: caller.group(request.group.as_ref())?,
-            topic: caller.topic(queue.and_then(|queue| queue.topic.as_ref()))?,
-            filter: filter(request.filter_expression.as_ref())?,
-            // More than a batch may have is asked for by none of the official clients, and
-            // capped by the reference server.
-            batch_size: batch_size.min(RECEIVE_BATCH_MAX),
-            invisible_for: invisible_for(request)?,
-            auto_renew: request.auto_renew,
-            wait_max: self.hold(caller, request),
-            attempt_id: request.attempt_id.clone(),
-        })
-    }
-
-    /// How long to wait for a first message: what is asked, and never up to the caller's
-    /// deadline. The Rust client's deadline is the polling time itself.
-    fn hold(&self, caller: &Caller, request: &ReceiveMessageRequest) -> Duration {
-        let max = self.options.long_poll_max;
-        let asked = request.long_polling_timeout.as_ref();
-        let asked = asked.map_or(max, |asked| duration(asked).unwrap_or_default());
-        let until_deadline = caller
-            .time_left
-            .map_or(max, |left| left.saturating_sub(ANSWER_MARGIN));
-        asked.min(max).min(until_deadline)
-    }
-}
-
-fn invisible_for(request: &ReceiveMessageRequest) -> Result<Duration, Refusal> {
-    match &request.invisible_duration {
-        None if request.auto_renew => Ok(AUTO_RENEW_LEASE),
-        None => Err(BrokerError::InvisibleDuration("missing".into()).into()),
-        Some(asked) => duration(asked)
-            .filter(|asked| !asked.is_zero())
-            .ok_or_else(|| {
-                BrokerError::InvisibleDuration(format!("{} s {} ns", asked.seconds, asked.nanos))
-                    .into()
-            }),
-    }
-}
-
-fn filter(expression: Option<&FilterExpression>) -> Result<Filter, BrokerError> {
-    let Some(filter) = expression else {
-        return Ok(Filter::All);
+/// Waits for messages and makes the frames of the answer.
+pub(super) async fn frames(rpc: &Rpc, caller: &Caller, request: ReceiveMessageRequest) -> Frames {
+    let auto_renew = request.auto_renew;
+    let queue = request.message_queue.clone().unwrap_or_default();
+    let topic = queue.topic.unwrap_or_default();
+    let outcome = match caller.identified() {
+        Ok(()) => receive(rpc, caller, &topic, request).await,
+        Err(refusal) => Err(refusal),
     };
-    match FilterType::try_from(filter.r#type) {
-        Ok(FilterType::Tag | FilterType::Unspecified) => Filter::tags(&filter.expression),
-        Ok(FilterType::Sql) => Err(BrokerError::Filter {
-            expression: filter.expression.chars().take(200).collect(),
-            problem: "SQL filters are not offered by this version: filter by tag",
-        }),
+    let delivered_at = time::wire_wall(rpc.options.clock.wall());
+    let (status, handout) = match outcome {
+        Ok(Some(handout)) if !handout.is_empty() => (status::ok(), Some(handout)),
+        // The Go client hands its user an error when there is no message, except for this.
+        Ok(_) if caller.language == Language::Go && !auto_renew => (status::ok(), None),
+        Ok(_) => {
+            let nothing = Refusal::new(Code::MessageNotFound, "no new message");
+            (nothing.status(caller), None)
+        }
+        Err(refusal) => (refusal.status(caller), None),
+    };
+    Frames {
+        status: Some(status),
+        handout,
+        messages: Vec::new().into_iter(),
+        delivered_at: Some(delivered_at),
+        topic,
+        caller: caller.clone(),
+    }
+}
+
+/// Nothing if the server is on its way out.
+async fn receive(
+    rpc: &Rpc,
+    caller: &Caller,
+    topic: &Resource,
+    request: ReceiveMessageRequest,
+) -> Result<Option<Handout>, Refusal> {
+    let request = converted(rpc, caller, topic, request)?;
+    let _permit = rpc.polls.try_acquire().map_err(|_| {
+        Refusal::from(BrokerError::Busy(
+            "as many receives wait as the broker allows",
+        ))
+    })?;
+    tokio::select! {
+        handout = rpc.broker.receive(request) => Ok(Some(handout?)),
+        () = caller.closing.cancelled() => Ok(None),
+    }
+}
+
+fn converted(
+    rpc: &Rpc,
+    caller: &Caller,
+    topic: &Resource,
+    request: ReceiveMessageRequest,
+) -> Result<ReceiveRequest, Refusal> {
+    let group = caller.group(&request.group.unwrap_or_default())?;
+    let topic = caller.readable_topic(topic)?;
+    let invisible_for = match request.invisible_duration {
+        Some(asked) => time::duration(asked).ok_or_else(|| ack::negative(asked))?,
+        None if request.auto_renew => AUTO_RENEW_LEASE,
+        None => Duration::ZERO,
+    };
+    let batch_size = usize::try_from(request.batch_size)
+        .map_err(|_| BrokerError::BatchSize(request.batch_size.into()))?;
+    let too_long = |id: &String| id.len() > limits::ATTEMPT_ID_BYTES_MAX;
+    if request.attempt_id.as_ref().is_some_and(too_long) {
+        let why = format!(
+            "the attempt id has more than {} bytes",
+            limits::ATTEMPT_ID_BYTES_MAX
+        );
+        return Err(Refusal::new(Code::BadRequest, why));
+    }
+    let mut receive = ReceiveRequest::new(group, topic, invisible_for);
+    receive.filter = filter(request.filter_expression.unwrap_or_default())?;
+    // A client that asks for more gets as many as one receive may have.
+    receive.batch_size = batch_size.min(limits::RECEIVE_BATCH_MAX);
+    receive.auto_renew = request.auto_renew;
+    receive.attempt_id = request.attempt_id.filter(|id| !id.is_empty());
+    let requested = request.long_polling_timeout;
+    receive.wait_max = hold(caller, requested, rpc.options.long_poll_max);
+    Ok(receive)
+}
+
+fn filter(expression: FilterExpression) -> Result<Filter, BrokerError> {
+    match FilterType::try_from(expression.r#type) {
+        Ok(FilterType::Tag | FilterType::Unspecified) => Filter::tags(&expression.expression),
+        Ok(FilterType::Sql) => Err(BrokerError::Unsupported(
+            "SQL filters are not offered by this version: filter by tag",
+        )),
         Err(_) => Err(BrokerError::Filter {
-            expression: filter.expression.chars().take(200).collect(),
-            problem: "its type is not known",
+            expression: expression.expression.chars().take(200).collect(),
+            problem: "it has a type that this broker does not know",
         }),
     }
 }
 
-/// The frames of a handout. It is taken when the first frame is asked for: a client that
-/// went away before that has taken nothing.
-fn messages(handout: Handout, topic: Resource) -> Frames<ReceiveMessageResponse> {
-    let taken = stream::once(async move { handout.take() });
-    let frames = taken.flat_map(move |deliveries| {
-        let first = frame(Content::Status(status::ok()));
-        let topic = topic.clone();
-        let rest = deliveries
-            .into_iter()
-            .map(move |delivery| frame(Content::Message(delivered(delivery, &topic, ""))));
-        stream::iter(std::iter::once(first).chain(rest))
-    });
-    Box::pin(frames)
+/// How long to wait for a first message: what the client asks for, and never so long that
+/// the answer comes after its deadline.
+fn hold(caller: &Caller, requested: Option<prost_types::Duration>, max: Duration) -> Duration {
+    let asked = requested.map_or(max, |asked| time::duration(asked).unwrap_or_default());
+    let asked = match caller.language {
+        // Its deadline is the time that it asks for, also where it does not say so.
+        Language::Rust => asked.saturating_sub(DEADLINE_MARGIN),
+        _ => asked,
+    };
+    let left = caller.deadline.unwrap_or(Duration::MAX);
+    asked.min(max).min(left.saturating_sub(DEADLINE_MARGIN))
 }
 
-/// A status and nothing else.
-pub(super) fn only(status: Status) -> Frames<ReceiveMessageResponse> {
-    Box::pin(stream::iter([frame(Content::Status(status))]))
+/// The frames of an answer: its status, messages, and when they were handed out.
+///
+/// The handout is taken as the first message is written. Dropped before, as happens when
+/// the client went away, it is released.
+#[derive(Debug)]
+pub struct Frames {
+    status: Option<Status>,
+    handout: Option<Handout>,
+    messages: vec::IntoIter<Delivery>,
+    delivered_at: Option<prost_types::Timestamp>,
+    topic: Resource,
+    caller: Caller,
 }
 
-fn frame(content: Content) -> Result<ReceiveMessageResponse, tonic::Status> {
-    Ok(ReceiveMessageResponse {
-        content: Some(content),
-    })
+impl Frames {
+    fn message(&mut self) -> Option<Message> {
+        if let Some(handout) = self.handout.take() {
+            self.messages = handout.take().into_iter();
+        }
+        let delivery = self.messages.next()?;
+        Some(convert::delivered(
+            delivery,
+            self.topic.clone(),
+            &self.caller,
+        ))
+    }
+
+    fn content(&mut self) -> Option<Content> {
+        if let Some(status) = self.status.take() {
+            return Some(Content::Status(status));
+        }
+        if let Some(message) = self.message() {
+            return Some(Content::Message(message));
+        }
+        self.delivered_at.take().map(Content::DeliveryTimestamp)
+    }
+}
+
+impl Stream for Frames {
+    type Item = Result<ReceiveMessageResponse, tonic::Status>;
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let content = self.get_mut().content();
+        Poll::Ready(content.map(|content| {
+            Ok(ReceiveMessageResponse {
+                content: Some(content),
+            })
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::StreamExt;
+    use pop_proto::v2::MessageQueue;
+    use pop_store::{MemStore, Store, table::KEYSPACES};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::{Broker, BrokerOptions, NewMessage, OpenStore, rpc::RpcOptions};
+
+    #[derive(Debug)]
+    struct InMemory(MemStore);
+
+    #[async_trait::async_trait]
+    impl OpenStore for InMemory {
+        async fn open(&self) -> pop_store::Result<Arc<dyn Store>> {
+            Ok(Arc::new(self.0.clone()))
+        }
+    }
+
+    async fn rpc() -> Rpc {
+        let options = BrokerOptions::new(Arc::new(|secret: &mut [u8]| secret.fill(7)));
+        let store = InMemory(MemStore::new(&KEYSPACES));
+        Rpc {
+            broker: Broker::open(Arc::new(store), options).await.unwrap(),
+            options: RpcOptions::new(),
+            polls: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    fn poll() -> ReceiveMessageRequest {
+        let resource = |name: &str| Resource {
+            resource_namespace: String::new(),
+            name: name.into(),
+        };
+        ReceiveMessageRequest {
+            group: Some(resource("billing")),
+            message_queue: Some(MessageQueue {
+                topic: Some(resource("orders")),
+                ..MessageQueue::default()
+            }),
+            batch_size: 32,
+            auto_renew: true,
+            long_polling_timeout: Some(prost_types::Duration {
+                seconds: 5,
+                nanos: 0,
+            }),
+            ..ReceiveMessageRequest::default()
+        }
+    }
+
+    /// P1, P4. Mutant: take the handout when the frames are made.
+    #[tokio::test]
+    async fn an_answer_that_is_not_read_to_its_first_message_hands_nothing_out() {
+        let rpc = rpc().await;
+        let mut request = tonic::Request::new(());
+        let headers = request.metadata_mut();
+        headers.insert("x-mq-client-id", "id".parse().unwrap());
+        let caller = Caller::of(&request);
+        let topic = caller.user_topic(&poll().message_queue.unwrap().topic.unwrap());
+        let message = NewMessage::new("id", b"body".to_vec().into());
+        let sent = rpc.broker.send(&topic.unwrap(), vec![message]).await;
+        sent.unwrap().remove(0).unwrap();
+        for _ in 0..3 {
+            let mut unread = frames(&rpc, &caller, poll()).await;
+            let status = unread.next().await.unwrap().unwrap().content.unwrap();
+            assert_eq!(status, Content::Status(status::ok()));
+        }
+        let read: Vec<_> = frames(&rpc, &caller, poll()).await.collect().await;
+        let Some(Content::Message(message)) = read[1].clone().unwrap().content else {
+            panic!("no message came");
+        };
+        let system = message.system_properties.unwrap();
+        assert_eq!(system.delivery_attempt, Some(1));
+    }
+
+    fn caller(language: &'static str, deadline: &'static str) -> Caller {
+        let mut request = tonic::Request::new(());
+        let headers = request.metadata_mut();
+        headers.insert("x-mq-language", language.parse().unwrap());
+        headers.insert("grpc-timeout", deadline.parse().unwrap());
+        Caller::of(&request)
+    }
+
+    #[test]
+    fn a_poll_ends_before_the_client_gives_up() {
+        let max = Duration::from_secs(20);
+        let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+        let held = |language, deadline, requested| {
+            hold(&caller(language, deadline), requested, max).as_secs()
+        };
+        assert_eq!(held("PYTHON", "23S", seconds(20)), 20);
+        assert_eq!(held("JAVA", "8S", seconds(5)), 5);
+        // Asks for no time at all.
+        assert_eq!(held("GO", "8S", None), 7);
+        // Its deadline is the time that it asks for.
+        assert_eq!(held("RUST", "5S", seconds(5)), 4);
+        assert_eq!(held("RUST", "", seconds(5)), 4);
+        assert_eq!(held("RUST", "40S", seconds(40)), 20);
+        assert_eq!(held("JAVA", "99999999H", seconds(i64::MAX)), 20);
+        assert_eq!(held("JAVA", "1S", seconds(20)), 0);
+        assert_eq!(held("JAVA", "garbage", seconds(-20)), 0);
+    }
 }

@@ -1,83 +1,94 @@
-//! Where to send and receive: here. Endpoints are those the client asked with, verbatim:
-//! anything else makes clients open a second connection.
+//! Where a topic is: here, by whatever name the client found this broker.
 
+use pop_model::MessageKind;
 use pop_proto::v2::{
-    Assignment, Broker as ProtoBroker, Endpoints, MessageQueue, Permission, QueryAssignmentRequest,
+    Assignment, Broker, Code, Endpoints, MessageQueue, Permission, QueryAssignmentRequest,
     QueryAssignmentResponse, QueryRouteRequest, QueryRouteResponse, Resource,
 };
 
-use super::{
-    Messaging,
-    convert::message_type,
-    headers::Caller,
-    status::{self, Refusal},
-};
+use super::{Rpc, convert, headers::Caller, status, status::Refusal};
 use crate::Topic;
 
-/// One name for the one server: clients take another name for another machine.
-const BROKER_NAME: &str = "pop";
-/// Any queue: the broker pops from all.
+/// The one broker that clients see.
+const BROKER_NAME: &str = "pop-broker";
+/// Clients use only the broker with this id, the master.
+const BROKER_ID: i32 = 0;
+/// Any queue: the broker chooses, and every consumer of a group pops from all of them.
 const ANY_QUEUE: i32 = -1;
+/// More than this is not an access point; each queue of the answer repeats it.
+const ADDRESSES_MAX: usize = 16;
+const HOST_BYTES_MAX: usize = 255;
 
-impl Messaging {
-    pub(super) async fn route(
-        &self,
-        caller: &Caller,
-        request: QueryRouteRequest,
-    ) -> Result<QueryRouteResponse, Refusal> {
-        let topic = self
-            .broker
-            .route(&caller.topic(request.topic.as_ref())?)
-            .await?;
-        let resource = request.topic.unwrap_or_default();
-        let queues = (0..topic.record().queues).map(|id| {
-            let id = i32::try_from(id).unwrap_or(i32::MAX);
-            queue(&topic, id, resource.clone(), request.endpoints.clone())
-        });
-        Ok(QueryRouteResponse {
-            status: Some(status::ok()),
-            message_queues: queues.collect(),
-        })
-    }
-
-    /// Every consumer of a group gets the same answer: they share the work by popping
-    /// from the same queues.
-    pub(super) async fn assignment(
-        &self,
-        caller: &Caller,
-        request: QueryAssignmentRequest,
-    ) -> Result<QueryAssignmentResponse, Refusal> {
-        caller.group(request.group.as_ref())?;
-        let topic = self
-            .broker
-            .route(&caller.topic(request.topic.as_ref())?)
-            .await?;
-        let resource = request.topic.unwrap_or_default();
-        Ok(QueryAssignmentResponse {
-            status: Some(status::ok()),
-            assignments: vec![Assignment {
-                message_queue: Some(queue(&topic, ANY_QUEUE, resource, request.endpoints)),
-            }],
-        })
-    }
+pub(super) async fn query(
+    rpc: &Rpc,
+    caller: &Caller,
+    request: QueryRouteRequest,
+) -> Result<QueryRouteResponse, Refusal> {
+    let resource = request.topic.unwrap_or_default();
+    let endpoints = access_point(request.endpoints)?;
+    let topic = rpc.broker.route(&caller.readable_topic(&resource)?).await?;
+    let queue = |queue: u32| {
+        // The limits keep the number of queues far below this.
+        let id = i32::try_from(queue).unwrap_or(i32::MAX);
+        message_queue(&topic, resource.clone(), endpoints.clone(), id)
+    };
+    Ok(QueryRouteResponse {
+        status: Some(status::ok()),
+        message_queues: (0..topic.record().queues).map(queue).collect(),
+    })
 }
 
-fn queue(topic: &Topic, id: i32, resource: Resource, endpoints: Option<Endpoints>) -> MessageQueue {
+/// One assignment for everybody: load is shared because all pop from the same queues.
+pub(super) async fn assignment(
+    rpc: &Rpc,
+    caller: &Caller,
+    request: QueryAssignmentRequest,
+) -> Result<QueryAssignmentResponse, Refusal> {
+    let resource = request.topic.unwrap_or_default();
+    caller.group(&request.group.unwrap_or_default())?;
+    let endpoints = access_point(request.endpoints)?;
+    let topic = rpc.broker.route(&caller.readable_topic(&resource)?).await?;
+    Ok(QueryAssignmentResponse {
+        status: Some(status::ok()),
+        assignments: vec![Assignment {
+            message_queue: Some(message_queue(&topic, resource, endpoints, ANY_QUEUE)),
+        }],
+    })
+}
+
+/// Topic and endpoints as the client wrote them: clients compare them as text, and with
+/// another spelling they connect once more.
+fn message_queue(topic: &Topic, resource: Resource, endpoints: Endpoints, id: i32) -> MessageQueue {
     MessageQueue {
         topic: Some(resource),
         id,
         permission: Permission::ReadWrite.into(),
-        broker: Some(ProtoBroker {
+        broker: Some(Broker {
             name: BROKER_NAME.into(),
-            // 0 is the master, the only one that Java and Python use.
-            id: 0,
-            endpoints,
+            id: BROKER_ID,
+            endpoints: Some(endpoints),
         }),
-        accept_message_types: topic
-            .record()
-            .kinds
-            .iter()
-            .map(|kind| message_type(*kind).into())
-            .collect(),
+        accept_message_types: topic.record().kinds.iter().map(message_type).collect(),
     }
+}
+
+fn message_type(kind: &MessageKind) -> i32 {
+    convert::message_type(*kind).into()
+}
+
+fn access_point(endpoints: Option<Endpoints>) -> Result<Endpoints, Refusal> {
+    let endpoints = endpoints.unwrap_or_default();
+    let addresses = &endpoints.addresses;
+    let wrong = if addresses.is_empty() {
+        "the request names no endpoints: give those that the client is configured with"
+    } else if addresses.len() > ADDRESSES_MAX
+        || addresses
+            .iter()
+            .any(|address| address.host.len() > HOST_BYTES_MAX)
+    {
+        "the request's endpoints have too many addresses, or one that is too long"
+    } else {
+        return Ok(endpoints);
+    };
+    Err(Refusal::new(Code::IllegalAccessPoint, wrong))
 }

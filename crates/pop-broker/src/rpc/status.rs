@@ -1,115 +1,105 @@
-//! The one place where a failure becomes a status code.
+//! The status of every answer: which code says what, in one place.
 
-use pop_proto::v2::{Code, Status};
-use pop_store::ErrorKind;
+use pop_proto::v2::{self, Code};
 
-use super::headers::Language;
+use super::headers::Caller;
 use crate::{BrokerError, MessageError};
 
-/// A request that is answered with a status and nothing else.
+/// Why a call, or one entry of it, was not done.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     code: Code,
-    text: String,
+    message: String,
 }
 
 impl Refusal {
-    pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
-            text: text.into(),
+            message: message.into(),
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn code(&self) -> Code {
-        self.code
-    }
-
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(super) fn status(&self) -> Status {
-        Status {
-            code: self.code.into(),
-            message: self.text.clone(),
+    /// As the caller is told it, in numbers that it knows.
+    pub(super) fn status(self, caller: &Caller) -> v2::Status {
+        let code = if caller.old_codes_only {
+            before_2_0_3(self.code)
+        } else {
+            self.code
+        };
+        v2::Status {
+            code: code.into(),
+            message: self.message,
         }
     }
 
-    /// The status, with a number that this client knows.
-    pub(super) fn status_for(&self, language: Language) -> Status {
-        let mut status = self.status();
-        if language == Language::RustPublished {
-            status.code = known_to_published_rust(self.code).into();
+    /// As the end of a stream that has no status.
+    pub(super) fn error(self) -> tonic::Status {
+        let code = i32::from(self.code);
+        if (40_000..50_000).contains(&code) {
+            tonic::Status::invalid_argument(self.message)
+        } else {
+            tonic::Status::internal(self.message)
         }
-        status
     }
-}
 
-/// The Rust crate 5.0.0 panics on a number that came after it.
-fn known_to_published_rust(code: Code) -> Code {
-    match code {
-        Code::MessageBodyEmpty => Code::MessageCorrupted,
-        Code::IllegalOffset | Code::IllegalLiteTopic | Code::InvalidClientProperties => {
-            Code::BadRequest
+    /// What a refused handle is told. A delivery whose group or topic is gone is over,
+    /// too: any other code makes push consumers repeat the call for ever.
+    pub(super) fn of_handle(error: BrokerError) -> Self {
+        match error {
+            BrokerError::GroupNotFound(_) | BrokerError::TopicNotFound(_) => {
+                Self::new(Code::InvalidReceiptHandle, error.to_string())
+            }
+            error => error.into(),
         }
-        Code::OffsetNotFound => Code::NotFound,
-        Code::LiteTopicQuotaExceeded | Code::LiteSubscriptionQuotaExceeded => Code::TooManyRequests,
-        code => code,
     }
 }
 
 impl From<BrokerError> for Refusal {
     fn from(error: BrokerError) -> Self {
-        let code = code(&error);
-        if code == Code::InternalServerError {
-            tracing::error!(%error, "a request failed inside the broker");
-        }
+        let code = match &error {
+            BrokerError::TopicName(_) => Code::IllegalTopic,
+            BrokerError::GroupName(_) => Code::IllegalConsumerGroup,
+            BrokerError::TopicNotFound(_) => Code::TopicNotFound,
+            BrokerError::GroupNotFound(_) => Code::ConsumerGroupNotFound,
+            BrokerError::Message(error) => message_code(error),
+            BrokerError::InvisibleDuration(_) => Code::IllegalInvisibleTime,
+            BrokerError::Filter { .. } => Code::IllegalFilterExpression,
+            BrokerError::Handle(_) | BrokerError::DeliveryOver | BrokerError::HandleOfAnother => {
+                Code::InvalidReceiptHandle
+            }
+            BrokerError::Unsupported(_) => Code::NotImplemented,
+            BrokerError::Busy(_) => Code::TooManyRequests,
+            // Not too many requests: there are clients that give up on that at once, and
+            // all of them try again after this.
+            BrokerError::Recovering | BrokerError::ShuttingDown => Code::InternalServerError,
+            BrokerError::Store(error) => {
+                // The client can't mend it, and the operator must see it.
+                tracing::warn!(%error, "a call failed");
+                Code::InternalServerError
+            }
+            BrokerError::BatchSize(_)
+            | BrokerError::TopicExists(_)
+            | BrokerError::GroupExists(_)
+            | BrokerError::QueueCount { .. }
+            | BrokerError::RetryPolicy(_) => Code::BadRequest,
+        };
         Self::new(code, error.to_string())
     }
 }
 
 impl From<MessageError> for Refusal {
     fn from(error: MessageError) -> Self {
-        BrokerError::from(error).into()
-    }
-}
-
-fn code(error: &BrokerError) -> Code {
-    match error {
-        BrokerError::TopicName(_) => Code::IllegalTopic,
-        BrokerError::GroupName(_) => Code::IllegalConsumerGroup,
-        BrokerError::TopicNotFound(_) => Code::TopicNotFound,
-        BrokerError::GroupNotFound(_) => Code::ConsumerGroupNotFound,
-        BrokerError::Message(error) => message_code(error),
-        BrokerError::InvisibleDuration(_) => Code::IllegalInvisibleTime,
-        BrokerError::Filter { .. } => Code::IllegalFilterExpression,
-        // The only number on which push consumers stop repeating an acknowledgement.
-        BrokerError::Handle(_) | BrokerError::DeliveryOver | BrokerError::HandleOfAnother => {
-            Code::InvalidReceiptHandle
-        }
-        BrokerError::Unsupported(_) => Code::NotImplemented,
-        BrokerError::Busy(_) => Code::TooManyRequests,
-        BrokerError::TopicExists(_)
-        | BrokerError::GroupExists(_)
-        | BrokerError::QueueCount { .. }
-        | BrokerError::RetryPolicy(_)
-        | BrokerError::BatchSize(_) => Code::BadRequest,
-        BrokerError::Recovering | BrokerError::ShuttingDown => Code::InternalServerError,
-        BrokerError::Store(error) => match error.kind() {
-            ErrorKind::Unavailable => Code::TooManyRequests,
-            _ => Code::InternalServerError,
-        },
+        Self::new(message_code(&error), error.to_string())
     }
 }
 
 fn message_code(error: &MessageError) -> Code {
     match error {
+        MessageError::TooMany(_) => Code::BadRequest,
         MessageError::None | MessageError::MixedTopics | MessageError::Corrupted => {
             Code::MessageCorrupted
         }
-        MessageError::TooMany(_) => Code::PayloadTooLarge,
         MessageError::Id(_) => Code::IllegalMessageId,
         MessageError::BodyEmpty => Code::MessageBodyEmpty,
         MessageError::BodyTooLarge(_) => Code::MessageBodyTooLarge,
@@ -123,61 +113,73 @@ fn message_code(error: &MessageError) -> Code {
     }
 }
 
-pub(super) fn ok() -> Status {
-    Status {
+/// The nearest code of version 2.0.2 of the interface.
+fn before_2_0_3(code: Code) -> Code {
+    match code {
+        Code::IllegalOffset | Code::InvalidClientProperties => Code::BadRequest,
+        Code::IllegalLiteTopic => Code::IllegalTopic,
+        Code::OffsetNotFound => Code::NotFound,
+        Code::MessageBodyEmpty => Code::MessageCorrupted,
+        Code::LiteTopicQuotaExceeded | Code::LiteSubscriptionQuotaExceeded => Code::TooManyRequests,
+        code => code,
+    }
+}
+
+/// Done.
+pub(super) fn ok() -> v2::Status {
+    v2::Status {
         code: Code::Ok.into(),
         message: "OK".into(),
     }
 }
 
-pub(super) fn not_implemented(call: &str) -> Status {
-    Refusal::new(
-        Code::NotImplemented,
-        format!("{call} is not offered by this version"),
-    )
-    .status()
-}
-
-/// The status of an answer with entries: that of all, where they agree.
-pub(super) fn common<'a>(statuses: impl IntoIterator<Item = &'a Status>) -> Status {
-    let mut statuses = statuses.into_iter();
-    let Some(first) = statuses.next() else {
+/// The status of a call with several entries: theirs if they agree.
+pub(super) fn common<'a>(mut entries: impl Iterator<Item = &'a v2::Status>) -> v2::Status {
+    let Some(first) = entries.next() else {
         return ok();
     };
-    if statuses.all(|status| status.code == first.code) {
-        return first.clone();
-    }
-    Status {
-        code: Code::MultipleResults.into(),
-        message: "the entries have different results".into(),
+    if entries.all(|entry| entry.code == first.code) {
+        first.clone()
+    } else {
+        v2::Status {
+            code: Code::MultipleResults.into(),
+            message: "the entries have different results".into(),
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A response that can say why a call was not done.
+pub(super) trait Answer: Sized {
+    fn refused(status: v2::Status) -> Self;
+}
 
-    #[test]
-    fn the_published_rust_client_never_gets_a_number_that_it_does_not_know() {
-        // The items of the API that are newer than the crate 5.0.0.
-        let newer = [40_019, 40_020, 40_021, 40_404, 41_302, 42_901, 42_902];
-        for number in (0..70_000).filter_map(|number| Code::try_from(number).ok()) {
-            let status = Refusal::new(number, "").status_for(Language::RustPublished);
-            assert!(!newer.contains(&status.code), "{number:?}");
+macro_rules! answers {
+    ($($response:ident),* $(,)?) => {$(
+        impl Answer for v2::$response {
+            fn refused(status: v2::Status) -> Self {
+                #[allow(
+                    clippy::needless_update,
+                    reason = "some responses are a status and nothing else"
+                )]
+                Self {
+                    status: Some(status),
+                    ..Self::default()
+                }
+            }
         }
-        assert_eq!(
-            Refusal::new(Code::MessageBodyEmpty, "")
-                .status_for(Language::Other)
-                .code,
-            41_302
-        );
-    }
+    )*};
+}
 
-    #[test]
-    fn entries_that_agree_give_their_status_and_others_multiple_results() {
-        let bad = Refusal::new(Code::InvalidReceiptHandle, "x").status();
-        assert_eq!(common(&[ok(), ok()]).code, i32::from(Code::Ok));
-        assert_eq!(common(&[bad.clone(), bad.clone()]).code, bad.code);
-        assert_eq!(common(&[ok(), bad]).code, i32::from(Code::MultipleResults));
-    }
+answers! {
+    QueryRouteResponse,
+    QueryAssignmentResponse,
+    HeartbeatResponse,
+    NotifyClientTerminationResponse,
+    SendMessageResponse,
+    AckMessageResponse,
+    ChangeInvisibleDurationResponse,
+    ForwardMessageToDeadLetterQueueResponse,
+    EndTransactionResponse,
+    RecallMessageResponse,
+    SyncLiteSubscriptionResponse,
 }

@@ -1,99 +1,112 @@
-//! Telemetry: each settings message of a client is answered at once, as long as it lives.
+//! The stream that a client keeps open, and the calls that say whether it lives.
 
 use std::time::Duration;
 
-use futures::{SinkExt, channel::mpsc};
-use pop_proto::v2::{Settings, TelemetryCommand, telemetry_command::Command};
-use tonic::{Status, Streaming};
-
-use crate::Health;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use pop_proto::v2::{
+    HeartbeatResponse, NotifyClientTerminationResponse, Settings, TelemetryCommand,
+    telemetry_command::Command,
+};
+use tokio::time::{Instant, sleep_until};
+use tonic::Streaming;
 
 use super::{
-    Frames, Messaging,
+    Rpc,
     headers::{Caller, Language},
-    status::{self, Refusal},
+    settings::Merge,
+    status,
+    status::Refusal,
 };
 
-/// Node.js begins to wait for its settings only after its last route, and for ever; a
-/// second copy ends that wait.
+/// When the Node.js client gets its settings once more: it loses those that arrive while
+/// it still asks for routes, and then waits for the next ones without a limit.
 const SECOND_COPY_AFTER: Duration = Duration::from_secs(1);
 
-type Sender = mpsc::Sender<Result<TelemetryCommand, Status>>;
+type Item = Result<TelemetryCommand, tonic::Status>;
 
-impl Messaging {
-    /// Follows the stream of one client. The answer's headers go out before the first
-    /// message comes in: the Rust client waits for them.
-    pub(super) fn follow(
-        &self,
-        caller: Caller,
-        commands: Streaming<TelemetryCommand>,
-    ) -> Frames<TelemetryCommand> {
-        let (sender, receiver) = mpsc::channel(8);
-        let messaging = self.shared();
-        tokio::spawn(async move { messaging.answer_all(&caller, commands, sender).await });
-        Box::pin(receiver)
-    }
+pub(super) async fn heartbeat() -> Result<HeartbeatResponse, Refusal> {
+    Ok(HeartbeatResponse {
+        status: Some(status::ok()),
+    })
+}
 
-    fn shared(&self) -> Self {
-        Self {
-            broker: self.broker.clone(),
-            options: self.options.clone(),
-            held: self.held.clone(),
-        }
-    }
+pub(super) async fn terminated() -> Result<NotifyClientTerminationResponse, Refusal> {
+    Ok(NotifyClientTerminationResponse {
+        status: Some(status::ok()),
+    })
+}
 
-    /// Ends with the client's stream, or when nobody reads the answers any more.
-    async fn answer_all(
-        &self,
-        caller: &Caller,
-        mut commands: Streaming<TelemetryCommand>,
-        mut sender: Sender,
-    ) {
-        let mut health = self.broker.health();
-        // A stream that outlived the broker would hold up its shutdown.
-        let closed = health.wait_for(|health| *health == Health::Closed);
-        let mut closed = std::pin::pin!(closed);
-        loop {
+/// Answers every settings command at once; other commands ask for nothing.
+pub(super) fn answers(
+    rpc: &Rpc,
+    caller: Caller,
+    commands: Streaming<TelemetryCommand>,
+) -> BoxStream<'static, Item> {
+    let session = Session {
+        merge: Merge {
+            broker: rpc.broker.clone(),
+            long_poll_max: rpc.options.long_poll_max,
+        },
+        caller,
+        commands,
+        second_copy: None,
+        ended: false,
+    };
+    stream::unfold(session, |mut session| async move {
+        let item = session.next().await?;
+        Some((item, session))
+    })
+    .boxed()
+}
+
+struct Session {
+    merge: Merge,
+    caller: Caller,
+    commands: Streaming<TelemetryCommand>,
+    second_copy: Option<(Instant, Settings)>,
+    ended: bool,
+}
+
+impl Session {
+    async fn next(&mut self) -> Option<Item> {
+        while !self.ended {
+            let due = self.second_copy.as_ref().map(|(due, _)| *due);
             let command = tokio::select! {
-                command = commands.message() => command,
-                _ = &mut closed => return,
-            };
-            let Ok(Some(command)) = command else {
-                return;
-            };
-            // Clients also send what was never asked for; nothing follows from it.
-            let Some(Command::Settings(settings)) = command.command else {
-                continue;
-            };
-            let answer = self.answer(caller, settings);
-            let again = answer.as_ref().ok().cloned();
-            if sender.send(answer).await.is_err() {
-                return;
-            }
-            match again {
-                Some(again) if caller.language == Language::Node => {
-                    let mut sender = sender.clone();
-                    tokio::spawn(async move {
-                        tokio::time::sleep(SECOND_COPY_AFTER).await;
-                        // The client may be gone by now.
-                        drop(sender.send(Ok(again)).await);
-                    });
+                () = self.caller.closing.cancelled() => return None,
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    let (_, settings) = self.second_copy.take()?;
+                    return Some(Ok(answer(settings)));
                 }
-                Some(_) => {}
-                // The stream ended with an error.
-                None => return,
+                command = self.commands.message() => command,
+            };
+            // The client closed its half, or is gone.
+            let command = command.ok().flatten()?;
+            if let Some(Command::Settings(settings)) = command.command {
+                return Some(self.settings(settings));
             }
         }
+        None
     }
 
-    fn answer(&self, caller: &Caller, settings: Settings) -> Result<TelemetryCommand, Status> {
-        let settings = self
-            .merged(caller, settings)
-            .map_err(|error| Status::invalid_argument(Refusal::from(error).text()))?;
-        Ok(TelemetryCommand {
-            // Python ignores settings without a status.
-            status: Some(status::ok()),
-            command: Some(Command::Settings(settings)),
-        })
+    fn settings(&mut self, settings: Settings) -> Item {
+        let merged = self.merge.settings(settings, &self.caller);
+        // A stream has no status of its own, so it ends with an error.
+        self.ended = merged.is_err();
+        let merged = merged.map_err(Refusal::error)?;
+        if self.caller.language == Language::Node {
+            self.second_copy = Some((Instant::now() + SECOND_COPY_AFTER, merged.clone()));
+        }
+        Ok(answer(merged))
+    }
+}
+
+/// With a status: one client ignores settings without.
+fn answer(settings: Settings) -> TelemetryCommand {
+    TelemetryCommand {
+        status: Some(status::ok()),
+        command: Some(Command::Settings(settings)),
     }
 }

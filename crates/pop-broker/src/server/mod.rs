@@ -182,7 +182,8 @@ fn not_bound(flag: &str, address: SocketAddr, error: &io::Error) -> Failure {
         io::ErrorKind::PermissionDenied => format!(
             "address {address} may not be used by this user: choose a port above 1023 with {flag}"
         ),
-        io::ErrorKind::InvalidInput => return Failure::because(Exit::Usage, error),
+        // What the listener says of TLS alone; the system's own errors have other kinds.
+        io::ErrorKind::Other => return Failure::because(Exit::Usage, error),
         _ => return Failure::because(Exit::Address, error),
     };
     Failure::new(Exit::Address, problem)

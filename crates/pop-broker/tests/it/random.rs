@@ -29,6 +29,8 @@ use crate::{
 };
 
 const SEEDS_A_PART: u64 = 50;
+/// How many tests share the seeds.
+const PARTS: u64 = 4;
 const STEPS: u32 = 45;
 const TOPIC: &str = "orders";
 /// Each group, and how often it gets a message.
@@ -36,16 +38,21 @@ const GROUPS: [(&str, u32); 2] = [("g", 3), ("h", 2)];
 /// The one tag that filters ask for.
 const TAG: &str = "music";
 
-/// Runs one of the parts that all seeds are in, so that each core has one to do; a seed
-/// that is named by `POP_SEED` runs in the first part alone.
+/// Runs one of the parts that all seeds are in, so that each core has one to do. A seed
+/// that is named by `POP_SEED` runs in the first part alone; `POP_SEEDS` says how many
+/// there are.
 fn run_part(part: u64) {
-    let seeds = match std::env::var("POP_SEED") {
-        Ok(_) if part > 0 => 0..0,
-        Ok(seed) => {
-            let seed = seed.parse().expect("POP_SEED is a number");
-            seed..seed + 1
+    let number = |name| {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse::<u64>().expect("a seed is a number"))
+    };
+    let seeds = match number("POP_SEED") {
+        Some(_) if part > 0 => 0..0,
+        Some(seed) => seed..seed + 1,
+        None => {
+            let in_part = number("POP_SEEDS").map_or(SEEDS_A_PART, |seeds| seeds.div_ceil(PARTS));
+            in_part * part..in_part * (part + 1)
         }
-        Err(_) => SEEDS_A_PART * part..SEEDS_A_PART * (part + 1),
     };
     for seed in seeds {
         run(seed);

@@ -1,6 +1,7 @@
 //! The kit over every backend, and over stores that are wrong on purpose.
 
 mod fault;
+mod guard;
 mod memory;
 mod wrong_durable;
 

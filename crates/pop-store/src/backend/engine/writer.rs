@@ -408,5 +408,9 @@ fn changes(group: &Group, layout: &Layout) -> Changes {
 
 /// The same failure for another waiter of the group.
 fn again(error: &Error, kind: ErrorKind) -> Error {
-    Error::new(kind, error.backend(), "write").with_detail(error.to_string())
+    let same = Error::new(kind, error.backend(), "write");
+    match error.detail() {
+        Some(detail) => same.with_detail(detail),
+        None => same,
+    }
 }

@@ -1,7 +1,6 @@
-//! A time limit above every call of a store, and an answer where it panics.
+//! A guard above every call of a store: it ends, whatever the engine does.
 
 use std::{
-    any::Any,
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
@@ -21,27 +20,27 @@ use crate::{
     Store, WriteBatch,
 };
 
-/// A store whose calls are answered within a time limit, whatever the engine does.
+/// A store whose calls are all answered within a time limit, also where the engine hangs
+/// or panics.
 ///
-/// The limit answers the waiter; it is not an outcome: a write that ran into it is in
-/// doubt, and from then on the store counts as poisoned, so that whoever holds it opens
-/// it anew and reads what became of the write. A panic of the engine is the same: what
-/// waited on the call must not end with it.
+/// Neither is an outcome: a write that hung or panicked is in doubt, and from then on the
+/// store counts as poisoned, so that whoever holds it opens it anew and reads what became
+/// of the write.
 #[derive(Debug)]
-pub struct TimeLimited {
+pub struct Guarded {
     inner: Arc<dyn Store>,
     limit: Duration,
-    lost: AtomicBool,
+    failed: AtomicBool,
 }
 
-impl TimeLimited {
+impl Guarded {
     /// Answers every call of `inner` within `limit`.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, limit: Duration) -> Self {
         Self {
             inner,
             limit,
-            lost: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
         }
     }
 
@@ -50,36 +49,44 @@ impl TimeLimited {
         operation: &'static str,
         call: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
-        // Only refuses sooner what the engine would leave hanging, so no ordering is needed.
-        if self.lost.load(Ordering::Relaxed) {
+        // Only refuses sooner what the engine may leave hanging, so no ordering is needed.
+        if self.failed.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Poisoned, self.name(), operation)
-                .with_detail("an earlier call was never answered"));
+                .with_detail("an earlier call hung or panicked"));
         }
-        let why = match tokio::time::timeout(self.limit, panic_caught(call)).await {
-            Ok(Ok(answer)) => return answer,
-            Ok(Err(_)) => "it panicked".into(),
-            Err(_) => format!("no answer within {:?}", self.limit),
+        let answer = self.ended(operation, call).await;
+        if let Err(error) = &answer
+            && error.kind() == ErrorKind::InDoubt
+        {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// The answer of a call, or a doubt where it gives none.
+    async fn ended<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let doubt = |detail: String| {
+            Err(Error::new(ErrorKind::InDoubt, self.name(), operation).with_detail(detail))
         };
-        self.lost.store(true, Ordering::Relaxed);
-        Err(Error::new(ErrorKind::InDoubt, self.name(), operation).with_detail(why))
+        let mut call = pin!(call);
+        let caught = poll_fn(|context| {
+            let poll = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context)));
+            poll.map_or(Poll::Ready(None), |poll| poll.map(Some))
+        });
+        match tokio::time::timeout(self.limit, caught).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => doubt("the store panicked".into()),
+            Err(_) => doubt(format!("no answer within {:?}", self.limit)),
+        }
     }
 }
 
-/// The outcome of `call`, or its panic, of which the panic hook has told already. What the
-/// call left half done is behind the poison that follows.
-async fn panic_caught<T>(call: impl Future<Output = T> + Send) -> Result<T, Box<dyn Any + Send>> {
-    let mut call = pin!(call);
-    poll_fn(
-        |context| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context))) {
-            Ok(poll) => poll.map(Ok),
-            Err(panic) => Poll::Ready(Err(panic)),
-        },
-    )
-    .await
-}
-
 #[async_trait]
-impl Store for TimeLimited {
+impl Store for Guarded {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
@@ -120,11 +127,7 @@ impl Store for TimeLimited {
     }
 
     async fn close(&self) -> Result<()> {
-        // Also of a store that is late: what it holds should be let go of.
-        let limited = tokio::time::timeout(self.limit, self.inner.close()).await;
-        limited.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::InDoubt, self.name(), "close")
-                .with_detail(format!("no answer within {:?}", self.limit)))
-        })
+        // Also of a store that failed: what it holds should be let go of.
+        self.ended("close", self.inner.close()).await
     }
 }

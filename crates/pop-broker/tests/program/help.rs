@@ -1,0 +1,54 @@
+//! The help teaches.
+
+use crate::bench::run;
+
+fn help(arguments: &[&str]) -> String {
+    let output = run(&[arguments, &["--help"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_command_has_help() {
+    for command in [
+        &[][..],
+        &["serve"],
+        &["topic"],
+        &["topic", "create"],
+        &["topic", "list"],
+        &["topic", "describe"],
+        &["group"],
+        &["group", "create"],
+        &["group", "list"],
+        &["quarantine"],
+        &["quarantine", "list"],
+    ] {
+        let text = help(command);
+        assert!(text.contains("Usage: pop-broker"), "{command:?}: {text}");
+    }
+}
+
+#[test]
+fn commands_of_several_parts_show_examples() {
+    for command in ["serve", "topic", "group", "quarantine"] {
+        let text = help(&[command]);
+        assert!(text.contains("\nExamples:\n"), "{command}: {text}");
+    }
+}
+
+#[test]
+fn every_setting_has_an_environment_variable_and_a_default() {
+    let text = help(&["serve"]);
+    let flags = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("--"));
+    let mut flags: Vec<_> = flags.filter_map(|line| line.split(' ').next()).collect();
+    flags.sort_unstable();
+    assert_eq!(flags.len(), 16, "{flags:?}");
+    for flag in flags {
+        let variable = format!("[env: POP_{}=", flag.replace('-', "_").to_uppercase());
+        assert!(text.contains(&variable), "{flag}");
+    }
+    // All but the file and the two of a certificate, which are absent by default.
+    assert_eq!(text.matches("[default: ").count(), 13, "{text}");
+}

@@ -1,0 +1,22 @@
+//! The program itself: what it prints, how it ends, what it keeps. Each test runs the real
+//! binary on a folder and on ports of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+// The demo's client and process: a second copy would drift from what readers copy.
+#[path = "../../examples/demo/client.rs"]
+mod client;
+#[path = "../../examples/demo/process.rs"]
+mod process;
+
+mod admin;
+mod bench;
+mod help;
+mod keep;
+mod refuse;
+mod settings;
+mod stop;
