@@ -12,6 +12,14 @@ use crate::{client::Client, process::Process};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_pop-broker");
 
+/// A store that keeps what it is given: what holds for one holds for each.
+#[cfg(feature = "fjall")]
+pub(crate) const DURABLE: &str = "fjall";
+#[cfg(all(feature = "sled", not(feature = "fjall")))]
+pub(crate) const DURABLE: &str = "sled";
+#[cfg(all(feature = "rocksdb", not(any(feature = "fjall", feature = "sled"))))]
+pub(crate) const DURABLE: &str = "rocksdb";
+
 /// Far above what an end takes; a test that needs it has failed.
 pub(crate) const END_MAX: Duration = Duration::from_secs(20);
 
@@ -58,8 +66,9 @@ impl Bench {
     }
 
     /// A broker on the data folder.
+    #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
     pub(crate) fn serve_folder(&self) -> Process {
-        self.serve(&["--data", &self.data()])
+        self.serve(&["--store", DURABLE, "--data", &self.data()])
     }
 }
 

@@ -1,7 +1,5 @@
 //! What it keeps over a restart.
 
-#![cfg(feature = "fjall")]
-
 use std::time::Duration;
 
 use pop_proto::v2::Code;

@@ -9,6 +9,7 @@
 
 // The demo's client and process: a second copy would drift from what readers copy.
 #[path = "../../examples/demo/client.rs"]
+#[allow(dead_code, reason = "some tests need a store that keeps something")]
 mod client;
 #[path = "../../examples/demo/process.rs"]
 mod process;
@@ -16,6 +17,7 @@ mod process;
 mod admin;
 mod bench;
 mod help;
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 mod keep;
 mod refuse;
 mod settings;

@@ -2,6 +2,8 @@
 
 use std::{net::TcpListener, process::Output};
 
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+use crate::bench::DURABLE;
 use crate::bench::{Bench, run};
 
 /// Checks the code, and that the line says all of `parts`.
@@ -78,16 +80,16 @@ fn a_store_that_is_not_compiled_in() {
     assert!(!bench.path("data").exists(), "nothing was made");
 }
 
-#[cfg(feature = "fjall")]
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 #[test]
 fn a_folder_that_another_process_has() {
     let bench = Bench::new();
     let _other = bench.serve_folder();
-    let output = serve(&["--data", &bench.data()]);
+    let output = serve(&["--store", DURABLE, "--data", &bench.data()]);
     check(&output, 4, &[&bench.data(), "stop that one"]);
 }
 
-#[cfg(feature = "fjall")]
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 #[test]
 fn a_folder_of_another_store_or_format() {
     let bench = Bench::new();
@@ -95,24 +97,24 @@ fn a_folder_of_another_store_or_format() {
     let marker = bench.path("data").join("pop.store");
     let text = std::fs::read_to_string(&marker).unwrap();
 
-    std::fs::write(&marker, text.replace("fjall", "sled")).unwrap();
-    let output = serve(&["--data", &bench.data()]);
-    check(&output, 5, &["backend sled", "another folder"]);
+    std::fs::write(&marker, text.replace(DURABLE, "stone")).unwrap();
+    let output = serve(&["--store", DURABLE, "--data", &bench.data()]);
+    check(&output, 5, &["backend stone", "another folder"]);
 
     std::fs::write(&marker, text.replace("format 1", "format 9")).unwrap();
-    let output = serve(&["--data", &bench.data()]);
+    let output = serve(&["--store", DURABLE, "--data", &bench.data()]);
     check(&output, 5, &["format 9", "format 1"]);
 
     std::fs::write(&marker, text).unwrap();
     drop(bench.serve_folder());
 }
 
-#[cfg(feature = "fjall")]
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 #[test]
 fn a_folder_that_is_a_file() {
     let bench = Bench::new();
     let file = bench.write("data", "not a folder");
-    let output = serve(&["--data", &file]);
+    let output = serve(&["--store", DURABLE, "--data", &file]);
     check(&output, 6, &[&file, "--data"]);
 }
 

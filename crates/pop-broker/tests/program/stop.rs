@@ -6,9 +6,11 @@ use std::{
     time::Duration,
 };
 
-use crate::bench::{Bench, END_MAX, ask, client, until};
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+use crate::bench::END_MAX;
+use crate::bench::{Bench, ask, client, until};
 
-#[cfg(feature = "fjall")]
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 #[tokio::test]
 async fn either_signal_ends_it_cleanly() {
     for signal in ["TERM", "INT"] {
