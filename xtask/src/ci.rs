@@ -12,7 +12,7 @@ use crate::{clients, deny, layers, lint, native, readme, test, tidy, torture, wo
 
 /// On the durable stores, where every send waits for the disk. The shapes of the messages
 /// repeat after far fewer.
-const INTEROP_MESSAGES_DURABLE: u32 = 200;
+const INTEROP_MESSAGES_DURABLE: u32 = 1_000;
 
 /// Through TLS, where only the transport differs.
 const INTEROP_MESSAGES_TLS: u32 = 50;

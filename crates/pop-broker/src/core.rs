@@ -182,21 +182,25 @@ impl Core {
         let reviving = self
             .tasks
             .spawn(async move { reviver.run(closing.cancelled_owned()).await });
+        let marker = Arc::clone(self);
+        let marking = self.tasks.spawn(async move { marker.mark_clock().await });
         let core = Arc::downgrade(self);
         // Not one of the tasks that a close waits for: a failure closes.
         tokio::spawn(async move {
-            match reviving.await {
+            let ended = tokio::select! {
+                ended = reviving => ended,
+                ended = marking => ended,
+            };
+            match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => failed(error),
                 Err(_) => {
                     if let Some(core) = core.upgrade() {
-                        failed(core.doubt("the revive loop panicked"));
+                        failed(core.doubt("work that goes on by itself panicked"));
                     }
                 }
             }
         });
-        let core = Arc::clone(self);
-        self.tasks.spawn(async move { core.mark_clock().await });
     }
 
     /// What is known after an operation of ours panicked: a fault of ours, and nobody can
@@ -213,17 +217,20 @@ impl Core {
 
     /// Stores the high-water mark of lease time once a second, so that a wall clock that
     /// was set back does not take lease time back over a restart.
-    async fn mark_clock(&self) {
+    async fn mark_clock(&self) -> pop_store::Result<()> {
         loop {
             tokio::select! {
-                biased;
-                () = self.closing.cancelled() => return,
+                () = self.closing.cancelled() => return Ok(()),
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
             }
             let mut batch = WriteBatch::new();
             meta::put_lease_clock_mark(&mut batch, self.clock.lease());
-            if let Err(error) = self.store.write(batch, Durability::Buffered).await {
-                tracing::warn!(%error, "the mark of lease time could not be stored");
+            match self.store.write(batch, Durability::Buffered).await {
+                Ok(()) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::InDoubt) => {
+                    return Err(error);
+                }
+                Err(error) => tracing::warn!(%error, "the mark of lease time could not be stored"),
             }
         }
     }

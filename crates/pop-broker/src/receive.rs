@@ -217,8 +217,8 @@ impl Core {
                     .await,
             )?;
         }
-        if room.is_full() {
-            // There may be more: the next waiting receive looks.
+        if room.is_full() || trouble.first.is_some() {
+            // There may be more, or something was given back: the next waiting receive looks.
             consumption.ready.notify_one();
         }
         trouble.weigh(handout)
