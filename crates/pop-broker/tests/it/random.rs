@@ -1,12 +1,12 @@
 //! Clients that do anything, on a store that fails and loses power, from a seed; after
 //! each step the rows are held against a plain model.
 //!
-//! Seen to fail within the first seeds with each of these in the broker: an
-//! acknowledgement without the identity check (`lease` returns whatever row is there);
-//! settled marks left out of the batch (`put_page` skipped in `settle`); the committed
-//! offset written in a batch of its own, before the one with its leases; the attempt
-//! counted for a delivery that was released; a removal of retry entries whose floor passes
-//! what is still arriving.
+//! Seen to fail with each of these in the broker: an acknowledgement without the identity
+//! check (`lease` returns whatever row is there); the gate over reserved offsets; settled
+//! marks left out of the batch (`put_page` skipped in `settle`); the committed offset
+//! written in a batch of its own, before the one with its leases; a subscription that is
+//! not synced; a refused plan that keeps its offsets; the attempt counted for a delivery
+//! that was released; a lease removed before its retry entry is written.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},

@@ -98,6 +98,7 @@ impl<F: StoreFactory> Kit<F> {
     ///
     /// Those of the factory.
     pub async fn try_open(&self) -> Result<F::Store> {
+        drop(FORKS.read());
         self.factory.open(&self.folder).await
     }
 
@@ -119,6 +120,11 @@ impl<F: StoreFactory> Kit<F> {
         self.owned.is_none()
     }
 }
+
+/// Held while a child is forked and until it is another program. In between it has a copy
+/// of every open file, and with it of the lock of a store that another check has closed:
+/// whoever opens waits for that to be over.
+pub(super) static FORKS: parking_lot::RwLock<()> = parking_lot::RwLock::new(());
 
 /// Runs one check on a runtime of its own. `test` is the path of the `#[test]` that calls
 /// it, crate first, because a crash check starts itself again as a child.

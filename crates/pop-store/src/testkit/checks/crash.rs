@@ -24,7 +24,10 @@ use super::{
 };
 use crate::{
     Durability, Entry, Store, WriteBatch,
-    testkit::{Random, kit::CRASH_FOLDER},
+    testkit::{
+        Random,
+        kit::{CRASH_FOLDER, FORKS},
+    },
 };
 
 // Before each report, since the test harness writes to the same pipe.
@@ -284,6 +287,7 @@ async fn kill_child<F: StoreFactory>(
 
 fn spawn<F: StoreFactory>(kit: &Kit<F>) -> Child {
     let program = std::env::current_exe().expect("a test has a program");
+    let _forking = FORKS.write();
     Command::new(program)
         .args([kit.test(), "--exact", "--nocapture", "--test-threads=1"])
         .env(CRASH_FOLDER, kit.folder())
