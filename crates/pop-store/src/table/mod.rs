@@ -11,9 +11,11 @@ pub mod meta;
 pub mod progress;
 pub mod quarantine;
 pub mod retry;
+pub mod timer;
 
 pub use log::{LogEntry, MessageLog, PendingAppend, StagedBody, StoreLog};
 pub use quarantine::QuarantineSequence;
+pub use timer::{DueTimer, Timer};
 pub use value::get_value;
 
 use crate::Keyspace;
