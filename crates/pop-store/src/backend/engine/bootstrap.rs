@@ -25,6 +25,7 @@ pub(super) fn bootstrap<E: Engine>(
 ) -> Result<Start> {
     let mut boot = Boot {
         engine,
+        high_water,
         system: Space::system(),
         spaces: engine.spaces()?,
     };
@@ -32,26 +33,24 @@ pub(super) fn bootstrap<E: Engine>(
     engine.open_space(&boot.system)?;
     let has_format = !is_new && boot.check_format()?;
     let mut sequence = boot.sequence()?;
-    if let Some(high_water) = &high_water {
-        boot.check_history(sequence, high_water.sequence())?;
-    }
+    boot.check_history(sequence)?;
     let mut layout = boot.layout()?;
-    boot.sweep(&layout)?;
-    let changed = boot.open_keyspaces(&mut layout, keyspaces)?;
-    if changed || !has_format {
+    if !has_format {
+        // Before any other space: spaces without a format are a damage.
         sequence += 1;
         boot.record(&layout, sequence)?;
-        if let Some(high_water) = high_water {
-            high_water
-                .record(sequence)
-                .map_err(|error| boot.error(ErrorKind::Unavailable).with_source(error))?;
-        }
+    }
+    boot.sweep(&layout)?;
+    if boot.open_keyspaces(&mut layout, keyspaces)? {
+        sequence += 1;
+        boot.record(&layout, sequence)?;
     }
     Ok(Start { layout, sequence })
 }
 
 struct Boot<'a, E> {
     engine: &'a E,
+    high_water: Option<&'a mut HighWater>,
     system: Space,
     spaces: Vec<Space>,
 }
@@ -97,7 +96,8 @@ impl<E: Engine> Boot<'_, E> {
 
     /// A history that ends before what was synced was cut: by a damaged log that the engine
     /// recovered by leaving off its end, by a lost file, by an old copy of the folder.
-    fn check_history(&self, found: u64, synced: u64) -> Result<()> {
+    fn check_history(&self, found: u64) -> Result<()> {
+        let synced = self.high_water.as_ref().map_or(0, |it| it.sequence());
         if found >= synced {
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl<E: Engine> Boot<'_, E> {
         Ok(changed)
     }
 
-    fn record(&self, layout: &Layout, sequence: u64) -> Result<()> {
+    fn record(&mut self, layout: &Layout, sequence: u64) -> Result<()> {
         let put = |key: &'static [u8], value| Operation {
             space: self.system.clone(),
             key: Bytes::from_static(key),
@@ -160,6 +160,11 @@ impl<E: Engine> Boot<'_, E> {
             ],
             ..Changes::default()
         };
-        self.engine.apply(&changes, true)
+        self.engine.apply(&changes, true)?;
+        let recorded = match &mut self.high_water {
+            Some(high_water) => high_water.record(sequence),
+            None => Ok(()),
+        };
+        recorded.map_err(|error| self.error(ErrorKind::Unavailable).with_source(error))
     }
 }

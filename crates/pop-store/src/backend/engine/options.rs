@@ -17,6 +17,9 @@ pub struct OpenOptions {
     pub free_bytes_min: u64,
     /// How many threads read.
     pub reader_count: usize,
+    /// How much a keyspace gathers in memory before it is written as a table, where the
+    /// engine has tables. Four times as much may be in its logs.
+    pub memtable_bytes: u64,
     /// How many bytes of batches may wait for the writer; more wait in their callers.
     pub queue_bytes_max: u32,
 }
@@ -30,6 +33,7 @@ impl OpenOptions {
             buffered_sync: Duration::from_millis(50),
             free_bytes_min: 64 << 20,
             reader_count: 3,
+            memtable_bytes: 32 << 20,
             queue_bytes_max: 32 << 20,
         }
     }
@@ -52,6 +56,13 @@ impl OpenOptions {
     #[must_use]
     pub fn with_reader_count(mut self, reader_count: usize) -> Self {
         self.reader_count = reader_count;
+        self
+    }
+
+    /// Sets how much a keyspace gathers in memory before it is written as a table.
+    #[must_use]
+    pub fn with_memtable_bytes(mut self, memtable_bytes: u64) -> Self {
+        self.memtable_bytes = memtable_bytes;
         self
     }
 

@@ -50,10 +50,7 @@ pub(super) fn check(folder: &Path, synced: u64) -> Result<Trial> {
         let walk = walk(&bytes, last);
         last = walk.last;
         let rest = bytes.get(walk.length..).unwrap_or_default();
-        let torn = rest
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .map_or(0, |at| at + 1);
+        let torn = written(rest);
         let is_active = position + 1 == journals.len();
         let damage = Damage {
             journal,
@@ -74,6 +71,17 @@ pub(super) fn check(folder: &Path, synced: u64) -> Result<Trial> {
         }
     }
     Ok(trial)
+}
+
+/// How many bytes of `rest` there are up to the last that is not zero.
+fn written(rest: &[u8]) -> usize {
+    // A page at a time: most of a journal's room was never written.
+    const ZERO: [u8; 4_096] = [0; 4_096];
+    let is_zero = |chunk: &&[u8]| ZERO.get(..chunk.len()) == Some(*chunk);
+    let empty = rest.rchunks(ZERO.len()).take_while(is_zero);
+    let used = rest.len() - empty.map(<[u8]>::len).sum::<usize>();
+    let last = rest.iter().take(used).rposition(|byte| *byte != 0);
+    last.map_or(0, |at| at + 1)
 }
 
 /// The journals in the order they were written, if there is a database at all.

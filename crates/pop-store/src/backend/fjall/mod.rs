@@ -37,10 +37,11 @@ use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan, Snap
 
 const NAME: &str = "fjall";
 const CACHE_BYTES: u64 = 64 << 20;
-// Both bound what an open has to read again, and what idle spaces keep on disk by holding
-// back old journals: the store's own space is in every one of them.
-const MEMTABLE_BYTES: u64 = 32 << 20;
-const JOURNALS_BYTES_MAX: u64 = 128 << 20;
+// In memtables. With them it bounds what an open has to read again, and what idle spaces
+// keep on disk by holding back old journals: the store's own space is in every one of them.
+const JOURNALS_MAX: u64 = 4;
+// fjall takes no less.
+const JOURNALS_BYTES_MIN: u64 = 64 << 20;
 // A new journal is made with this much room, and fjall begins another one above it.
 const JOURNAL_BYTES: u64 = 64 << 20;
 // Where fjall keeps its trees. It does not sync this folder when it adds one.
@@ -61,10 +62,14 @@ impl FjallStore {
     /// `Unavailable` if they can't be read or written.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let folder = DataFolder::claim(path, NAME)?;
-        let path = folder.engine_path();
+        let path = folder.engine(|path| {
+            let engine = FjallEngine::open(path, options.memtable_bytes)?;
+            // The first tree, as the check of the journals knows it.
+            engine.open_space(&Space::system())
+        })?;
         let trial = journal::check(&path, folder.high_water()?.sequence())?;
-        let started =
-            FjallEngine::open(&path).and_then(|engine| Self::start(engine, Some(folder), &options));
+        let started = FjallEngine::open(&path, options.memtable_bytes)
+            .and_then(|engine| Self::start(engine, Some(folder), &options));
         let settled = match started {
             Ok(_) => trial.confirm(),
             Err(_) => trial.undo(),
@@ -82,21 +87,24 @@ pub struct FjallEngine {
     // Before the database, because a tree keeps the database's files open.
     trees: RwLock<HashMap<Space, Tree>>,
     database: Database,
+    memtable_bytes: u64,
     path: PathBuf,
 }
 
 impl FjallEngine {
-    /// Opens or makes a database at `path`.
+    /// Opens or makes a database at `path`, whose spaces gather so much in memory.
     ///
     /// # Errors
     ///
     /// `Corrupt` for damaged files, `Unavailable` if they can't be read or written.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, memtable_bytes: u64) -> Result<Self> {
+        let journals = memtable_bytes.saturating_mul(JOURNALS_MAX);
+        let journals = journals.max(JOURNALS_BYTES_MIN);
         // A damaged length in its files can run into an assertion of fjall.
         let opened = catch_unwind(AssertUnwindSafe(|| {
             Database::builder(path)
                 .cache_size(CACHE_BYTES)
-                .max_journaling_size(JOURNALS_BYTES_MAX)
+                .max_journaling_size(journals)
                 .open()
         }));
         let database = opened
@@ -109,6 +117,7 @@ impl FjallEngine {
         let engine = Self {
             trees: RwLock::default(),
             database,
+            memtable_bytes,
             path: path.to_owned(),
         };
         for space in engine.spaces()? {
@@ -194,7 +203,7 @@ impl Engine for FjallEngine {
         let tree = self
             .database
             .keyspace(space.name(), || {
-                KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES)
+                KeyspaceCreateOptions::default().max_memtable_size(self.memtable_bytes)
             })
             .map_err(error::write_failed)?;
         sync_folder(&self.path.join(TREES)).map_err(|it| error::write_failed(it.into()))?;

@@ -133,7 +133,7 @@ mod damage {
                 content[item + at_item] ^= 0x40;
                 length = content.len();
             });
-            let opened = FjallEngine::open(&folder.path().join("engine"));
+            let opened = FjallEngine::open(&folder.path().join("engine"), 32 << 20);
             assert_eq!(opened.is_ok(), cut, "{opened:?}");
             drop(opened);
             let left = fs::read(&journal).unwrap().len();

@@ -3,7 +3,8 @@
 //! Until then a copy of the journal as it was found lies beside it.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -18,6 +19,7 @@ impl Trial {
         // Renamed when it is whole: a crash must not leave half a journal to go back to.
         let new = journal.with_extension("jnl-before-cut-new");
         fs::copy(journal, &new)?;
+        File::open(&new)?.sync_all()?;
         fs::rename(new, copy_of(journal))?;
         Ok(Self(Some(journal.to_owned())))
     }

@@ -4,9 +4,10 @@
 //! <folder>/pop.lock     held by the process that has the store open
 //! <folder>/pop.store    which backend and which format, as text
 //! <folder>/pop.synced   the last synced group, see `HighWater`
-//! <folder>/engine/      the engine's own files
+//! <folder>/engine/      the engine's own files, made in engine.new/
 //! ```
 
+mod creation;
 mod high_water;
 
 #[cfg(test)]
@@ -77,8 +78,8 @@ impl DataFolder {
             }
             Err(error) => return Err(failed(error)),
         }
-        // Made here, because engines don't make their own folder's name durable.
-        create_folder(&path.join(ENGINE)).map_err(failed)?;
+        // Also if the names were there: a killed process may have left them unsynced.
+        sync_folder(&path).map_err(failed)?;
         Ok(Self {
             path,
             backend,
@@ -92,10 +93,22 @@ impl DataFolder {
         &self.path
     }
 
-    /// Where the engine keeps its files.
-    #[must_use]
-    pub fn engine_path(&self) -> PathBuf {
-        self.path.join(ENGINE)
+    /// Where the engine keeps its files. If there are none, `create` makes them in another
+    /// folder, which then gets this name, whole.
+    ///
+    /// # Errors
+    ///
+    /// That of `create`; `Unavailable` if the folder can't be written.
+    pub fn engine(&self, create: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        let engine = self.path.join(ENGINE);
+        let failed = |error: io::Error| {
+            Error::new(ErrorKind::Unavailable, self.backend, "open")
+                .with_detail(format!("{} can't be made", engine.display()))
+                .with_source(error)
+        };
+        creation::create_aside(&engine, create, failed)?;
+        sync_folder(&self.path).map_err(failed)?;
+        Ok(engine)
     }
 
     /// How far the store was synced.
@@ -165,17 +178,16 @@ fn write_marker(path: &Path, backend: &str) -> io::Result<()> {
     sync_folder(path)
 }
 
-/// Makes a folder, and its name durable.
+/// Makes a folder and those that it is in, and their names durable.
 fn create_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(path)?;
-    let absolute = fs::canonicalize(path)?;
-    match absolute.parent() {
-        Some(parent) => sync_folder(parent),
-        None => Ok(()),
-    }
+    let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    create_folder(parent)?;
+    fs::create_dir(path)?;
+    sync_folder(parent)
 }
 
 /// Makes the names in a folder durable.

@@ -50,6 +50,28 @@ fn engine_files_without_a_marker_are_left_alone() {
     assert_eq!(error.kind(), ErrorKind::Incompatible);
 }
 
+/// Mutant: make the engine's files where they stay.
+#[test]
+fn an_engine_that_was_made_in_part_is_made_again() {
+    let folder = TempDir::new().unwrap();
+    let held = DataFolder::claim(folder.path(), "fjall").unwrap();
+    let cut_short = |path: &Path| {
+        fs::write(path.join("version"), b"").unwrap();
+        Err(Error::new(ErrorKind::Unavailable, "fjall", "open"))
+    };
+    held.engine(cut_short).unwrap_err();
+    let whole = |path: &Path| {
+        assert_eq!(fs::read_dir(path).unwrap().count(), 0);
+        fs::write(path.join("version"), b"3").unwrap();
+        Ok(())
+    };
+    let engine = held.engine(whole).unwrap();
+    assert_eq!(fs::read(engine.join("version")).unwrap(), b"3");
+    let never = |_: &Path| panic!("it is there");
+    assert_eq!(held.engine(never).unwrap(), engine);
+    assert!(!folder.path().join("engine.new").exists());
+}
+
 #[test]
 fn a_torn_mark_falls_back_to_the_one_before() {
     let folder = TempDir::new().unwrap();

@@ -56,7 +56,9 @@ impl RocksStore {
     /// `Unavailable` if they can't be read or written.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let folder = DataFolder::claim(path, NAME)?;
-        let engine = RocksEngine::open(&folder.engine_path())?;
+        // RocksDB makes its database so that it can begin again.
+        let path = folder.engine(|_| Ok(()))?;
+        let engine = RocksEngine::open(&path, options.memtable_bytes)?;
         Self::start(engine, Some(folder), &options)
     }
 }
@@ -67,18 +69,19 @@ pub struct RocksEngine {
     // RocksDB has no list of the families that it has open.
     spaces: Mutex<BTreeSet<Space>>,
     cache: Cache,
+    memtable_bytes: u64,
     path: PathBuf,
 }
 
 impl RocksEngine {
-    /// Opens or makes a database at `path`.
+    /// Opens or makes a database at `path`, whose spaces gather so much in memory.
     ///
     /// # Errors
     ///
     /// `Corrupt` for damaged files, `Incompatible` for those of another version,
     /// `Unavailable` if they can't be read or written.
-    pub fn open(path: &Path) -> Result<Self> {
-        let options = options::database();
+    pub fn open(path: &Path, memtable_bytes: u64) -> Result<Self> {
+        let options = options::database(memtable_bytes);
         let cache = options::cache();
         let names = if path.join(CURRENT).exists() {
             Database::list_cf(&options, path).map_err(error::open_failed)?
@@ -89,13 +92,14 @@ impl RocksEngine {
         // All families that exist must be opened, also the one that RocksDB makes itself.
         let families = names
             .into_iter()
-            .map(|name| ColumnFamilyDescriptor::new(name, options::space(&cache)));
+            .map(|name| ColumnFamilyDescriptor::new(name, options::space(&cache, memtable_bytes)));
         let database =
             Database::open_cf_descriptors(&options, path, families).map_err(error::open_failed)?;
         Ok(Self {
             database: Arc::new(database),
             spaces: Mutex::new(spaces),
             cache,
+            memtable_bytes,
             path: path.to_owned(),
         })
     }
@@ -137,7 +141,10 @@ impl Engine for RocksEngine {
         let mut spaces = self.spaces.lock();
         if !spaces.contains(space) {
             self.database
-                .create_cf(space.name(), &options::space(&self.cache))
+                .create_cf(
+                    space.name(),
+                    &options::space(&self.cache, self.memtable_bytes),
+                )
                 .map_err(error::write_failed)?;
             spaces.insert(space.clone());
         }

@@ -5,9 +5,8 @@ use rocksdb::{
 };
 
 const CACHE_BYTES: usize = 64 << 20;
-const MEMTABLE_BYTES: usize = 32 << 20;
-// Bounds what an open reads again: idle spaces are flushed to let old logs go.
-const LOGS_BYTES_MAX: u64 = 128 << 20;
+// In memtables. Bounds what an open reads again: idle spaces are flushed to let old logs go.
+const LOGS_MAX: u64 = 4;
 // Spreads the writing of tables, instead of one long stall at their end.
 const BYTES_PER_SYNC: u64 = 1 << 20;
 // A table with this many deletes in a stretch of that many entries is compacted soon:
@@ -22,8 +21,8 @@ pub(super) fn cache() -> Cache {
     Cache::new_hyper_clock_cache(CACHE_BYTES, 0)
 }
 
-/// The database.
-pub(super) fn database() -> Options {
+/// The database, whose spaces gather so much in memory.
+pub(super) fn database(memtable_bytes: u64) -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
     // A torn end of the log is cut, and nothing is read beyond it.
@@ -32,7 +31,7 @@ pub(super) fn database() -> Options {
     options.set_track_and_verify_wals_in_manifest(true);
     // Spaces are flushed together, so that they agree after a log error too.
     options.set_atomic_flush(true);
-    options.set_max_total_wal_size(LOGS_BYTES_MAX);
+    options.set_max_total_wal_size(memtable_bytes.saturating_mul(LOGS_MAX));
     options.set_bytes_per_sync(BYTES_PER_SYNC);
     // Files are deleted on background threads and not under a reader.
     options.set_avoid_unnecessary_blocking_io(true);
@@ -43,13 +42,13 @@ pub(super) fn database() -> Options {
 }
 
 /// A space.
-pub(super) fn space(cache: &Cache) -> Options {
+pub(super) fn space(cache: &Cache, memtable_bytes: u64) -> Options {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(cache);
     table.set_bloom_filter(10.0, false);
     let mut options = Options::default();
     options.set_block_based_table_factory(&table);
-    options.set_write_buffer_size(MEMTABLE_BYTES);
+    options.set_write_buffer_size(usize::try_from(memtable_bytes).unwrap_or(usize::MAX));
     options.set_compression_type(DBCompressionType::Lz4);
     options.set_bottommost_compression_type(DBCompressionType::Zstd);
     options.add_compact_on_deletion_collector_factory(

@@ -32,7 +32,7 @@ fn a_scan_with_a_floor_does_not_walk_the_deletes_below_it() {
     const DELETED: u32 = 200_000;
     const LIVE: u32 = 10;
     let folder = TempDir::new().unwrap();
-    let engine = RocksEngine::open(folder.path()).unwrap();
+    let engine = RocksEngine::open(folder.path(), 32 << 20).unwrap();
     let space = Space::new("due", 1);
     engine.open_space(&space).unwrap();
     let operation = |number: u32, value: Option<Bytes>| Operation {

@@ -1,18 +1,21 @@
 //! What a failure of sled means to a caller of the store.
 
-use std::{fs, io, path::Path};
+use std::path::Path;
 
 use sled::Error as SledError;
 
 use super::NAME;
 use crate::{Error, ErrorKind};
 
+/// Whether an open failed because the database is open already. sled says so in words alone.
+pub(super) fn is_locked(error: &SledError) -> bool {
+    matches!(error, SledError::Io(error) if error.to_string().contains("could not acquire lock"))
+}
+
 /// A failed open of the database at `path`.
 pub(super) fn open_failed(error: SledError, path: &Path) -> Error {
     let (kind, advice) = match &error {
-        SledError::Io(it) if it.kind() == io::ErrorKind::WouldBlock => {
-            (ErrorKind::Locked, "stop the other process".to_owned())
-        }
+        error if is_locked(error) => (ErrorKind::Locked, "stop the other process".to_owned()),
         SledError::Io(_) => (
             ErrorKind::Unavailable,
             "the engine's files can't be read or written".to_owned(),
@@ -21,31 +24,17 @@ pub(super) fn open_failed(error: SledError, path: &Path) -> Error {
             ErrorKind::Incompatible,
             "the engine's files are of another version of sled".to_owned(),
         ),
-        _ => (ErrorKind::Corrupt, damage(path)),
+        _ => (
+            ErrorKind::Corrupt,
+            format!(
+                "the engine's files in {} are damaged: restore the folder from a backup",
+                path.display()
+            ),
+        ),
     };
     Error::new(kind, NAME, "open")
         .with_detail(format!("{advice}: {error}"))
         .with_source(error)
-}
-
-/// Names a snapshot file that a crash left unfinished: sled refuses those for good, though
-/// its log is whole. It is never deleted from here.
-fn damage(path: &Path) -> String {
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    let unfinished = entries.filter(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let empty = entry.metadata().is_ok_and(|it| it.len() == 0);
-        name.starts_with("snap.") && (name.ends_with(".generating") || empty)
-    });
-    match unfinished.map(|it| it.path()).next() {
-        Some(file) => format!(
-            "{} was left unfinished by a crash, a known fault of sled: keep a copy of the folder, \
-             move that file out and open again",
-            file.display()
-        ),
-        None => "the engine's files are damaged: restore the folder from a backup".to_owned(),
-    }
 }
 
 /// A failed read: nothing was changed by it.

@@ -5,14 +5,18 @@
 //!
 //! - `flush` does not sync on Linux: it ends with `sync_file_range`, which leaves the file's
 //!   length and the disk's cache alone. So a sync is `flush` and then `fdatasync` of its file.
+//!   And it follows every write, also one that nobody waits for: sled writes over the old
+//!   place of a row once it has flushed the new one, and a power cut that takes the new one
+//!   back would lose a row that was synced long before.
+//! - It takes the snapshot file that a crash left unfinished for one, and refuses to open. Its
+//!   log has all that such a file can have, so it is removed before.
 //! - Its large values go to blob files that are never synced. So a value is cut into pieces
 //!   that stay in the log.
 //! - Its batches are atomic in one tree only. So there is one, and a space is a prefix.
 //! - Its iterators see what is written meanwhile. So reads and writes exclude each other.
 //!
-//! What is sled's own and stays: the log grows under churn and is given back late; a
-//! snapshot file that a crash left unfinished can make it refuse to open; it is no longer
-//! maintained. Snapshots of the store are copies, taken while writes wait.
+//! What is sled's own and stays: the log grows under churn and is given back late; it is no
+//! longer maintained. Snapshots of the store are copies, taken while writes wait.
 
 mod error;
 mod log;
@@ -23,9 +27,11 @@ mod registry;
 mod tests;
 
 use std::{
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
+    fmt, fs, io,
+    panic::catch_unwind,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -43,6 +49,9 @@ const NAME: &str = "sled";
 const CACHE_BYTES: u64 = 64 << 20;
 // A snapshot holds up all writes while this much is copied, and is held in memory.
 const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
+// How long a database that was dropped is waited for: its threads need some milliseconds.
+const LOCKED_PAUSE: Duration = Duration::from_millis(10);
+const LOCKED_TRIES_MAX: u32 = 200;
 // How many keys one batch of a dropped space deletes.
 const DROP_KEYS_MAX: usize = 1_000;
 
@@ -61,7 +70,8 @@ impl SledStore {
     /// `Unavailable` if they can't be read or written.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let folder = DataFolder::claim(path, NAME)?;
-        let engine = SledEngine::open(&folder.engine_path())?;
+        let path = folder.engine(|path| SledEngine::open(path).map(drop))?;
+        let engine = SledEngine::open(&path)?;
         Self::start(engine, Some(folder), &options)
     }
 }
@@ -83,13 +93,13 @@ impl SledEngine {
     ///
     /// `Corrupt` for damaged files, `Unavailable` if they can't be read or written.
     pub fn open(path: &Path) -> Result<Self> {
+        drop_unfinished_snapshots(path).map_err(|error| {
+            Error::new(ErrorKind::Unavailable, NAME, "open")
+                .with_detail(format!("the files in {} can't be swept", path.display()))
+                .with_source(error)
+        })?;
         // Over some damages sled panics.
-        let opened = catch_unwind(AssertUnwindSafe(|| {
-            sled::Config::new()
-                .path(path)
-                .cache_capacity(CACHE_BYTES)
-                .open()
-        }));
+        let opened = catch_unwind(|| open_once_free(path));
         let db = opened
             .map_err(|_| {
                 Error::new(ErrorKind::Corrupt, NAME, "open").with_detail(
@@ -143,6 +153,41 @@ impl SledEngine {
     }
 }
 
+/// Opens the database once its lock is free: a database that was dropped holds it until its
+/// own threads are done. Another process has the lock of the store's folder as well, and is
+/// met there.
+fn open_once_free(path: &Path) -> sled::Result<Db> {
+    let config = sled::Config::new().path(path).cache_capacity(CACHE_BYTES);
+    for _ in 0..LOCKED_TRIES_MAX {
+        match config.open() {
+            Err(error) if error::is_locked(&error) => {
+                #[expect(clippy::disallowed_methods, reason = "waits for threads of sled")]
+                thread::sleep(LOCKED_PAUSE);
+            }
+            other => return other,
+        }
+    }
+    config.open()
+}
+
+/// Removes what a crash left of a snapshot that sled was writing.
+fn drop_unfinished_snapshots(folder: &Path) -> io::Result<()> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("snap.") && name.ends_with(".generating") {
+            let file = entry.path();
+            tracing::info!(file = %file.display(), "removing what a crash left of a snapshot");
+            fs::remove_file(file)?;
+        }
+    }
+    Ok(())
+}
+
 impl fmt::Debug for SledEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SledEngine")
@@ -186,7 +231,7 @@ impl Engine for SledEngine {
         self.finish_drops()
     }
 
-    fn apply(&self, changes: &Changes, sync: bool) -> Result<()> {
+    fn apply(&self, changes: &Changes, _sync: bool) -> Result<()> {
         let registry = self.registry.write();
         // In a sled batch the later call for a key wins.
         let mut batch = Batch::default();
@@ -203,7 +248,7 @@ impl Engine for SledEngine {
         }
         self.commit(batch)?;
         drop(registry);
-        if sync { self.log.sync() } else { Ok(()) }
+        self.log.sync()
     }
 
     fn sync(&self) -> Result<()> {

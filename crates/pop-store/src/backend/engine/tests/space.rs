@@ -111,6 +111,18 @@ async fn a_keyspace_that_is_not_opened_is_kept() {
     assert_eq!(open(&disk).get(A, b"k").await.unwrap(), Some(bytes("1")));
 }
 
+/// Mutant: record the format together with the layout, once all spaces are made.
+#[tokio::test]
+async fn a_first_open_that_was_cut_short_is_begun_again() {
+    let disk: Arc<Disk> = Arc::default();
+    disk.fail_next(Fault::Fail);
+    let options = OpenOptions::new(&[A, B]);
+    EngineStore::start(FakeEngine::new(&disk), None, &options).unwrap_err();
+    let store = open(&disk);
+    store.write(put("k", "1"), Synced).await.unwrap();
+    assert_eq!(disk.space_names(), ["a@1", "b@1", "pop@0"]);
+}
+
 #[tokio::test]
 async fn a_format_of_the_future_is_refused_with_what_to_do() {
     let disk: Arc<Disk> = Arc::default();
