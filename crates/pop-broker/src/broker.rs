@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
-use pop_model::{GroupName, GroupRecord, LogBounds, LogQueue, ReceiptHandle, TopicName};
+use pop_model::{GroupName, GroupRecord, LogBounds, LogQueue, Mutant, ReceiptHandle, TopicName};
 use pop_store::{Capabilities, Guarded, Store, table::MessageLog};
 use tokio::sync::watch;
 
@@ -296,7 +296,7 @@ impl Broker {
         .await
     }
 
-    fn core(&self) -> Result<Arc<Core>, BrokerError> {
+    pub(crate) fn core(&self) -> Result<Arc<Core>, BrokerError> {
         match &*self.inner.state.read() {
             State::Serving(core) => Ok(Arc::clone(core)),
             State::Recovering => Err(BrokerError::Recovering),
@@ -343,6 +343,9 @@ impl Inner {
     /// Drops everything that was built on the failed store and loads it again. The first
     /// to see the failure does it; the others find the state changed.
     fn recover(self: &Arc<Self>, failed: &Arc<Core>, error: &dyn std::error::Error) {
+        if Mutant::GoOnAfterFailedWrite.is_on() {
+            return;
+        }
         {
             let mut state = self.state.write();
             match &*state {

@@ -1,7 +1,9 @@
 //! Topics and groups: durable records, held in memory, made on demand where that is on.
 
+mod delete;
+
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -117,6 +119,8 @@ pub struct GroupSpec {
     pub policy: RetryPolicy,
     /// Where it starts.
     pub start: StartPosition,
+    /// Whether it consumes the messages of a message group in order, one batch at a time.
+    pub fifo: bool,
 }
 
 /// All topics and groups.
@@ -134,27 +138,36 @@ struct Names {
     topics_by_id: HashMap<TopicId, Arc<Topic>>,
     groups: HashMap<GroupName, Arc<GroupRecord>>,
     groups_by_id: HashMap<GroupId, Arc<GroupRecord>>,
+    // Whoever read a record before it was deleted must not add it after.
+    deleted_topics: HashSet<TopicId>,
+    deleted_groups: HashSet<GroupId>,
 }
 
 impl Names {
     /// Adds a topic, or returns the one that is there: a topic is one thing in memory.
-    fn add_topic(&mut self, record: TopicRecord) -> Arc<Topic> {
+    fn add_topic(&mut self, record: TopicRecord) -> Result<Arc<Topic>, BrokerError> {
+        if self.deleted_topics.contains(&record.id) {
+            return Err(BrokerError::TopicNotFound(record.name));
+        }
         let topic = self
             .topics_by_id
             .entry(record.id)
             .or_insert_with(|| Topic::new(record));
         self.topics
             .insert(topic.record.name.clone(), Arc::clone(topic));
-        Arc::clone(topic)
+        Ok(Arc::clone(topic))
     }
 
-    fn add_group(&mut self, record: GroupRecord) -> Arc<GroupRecord> {
+    fn add_group(&mut self, record: GroupRecord) -> Result<Arc<GroupRecord>, BrokerError> {
+        if self.deleted_groups.contains(&record.id) {
+            return Err(BrokerError::GroupNotFound(record.name));
+        }
         let group = self
             .groups_by_id
             .entry(record.id)
             .or_insert_with(|| Arc::new(record));
         self.groups.insert(group.name.clone(), Arc::clone(group));
-        Arc::clone(group)
+        Ok(Arc::clone(group))
     }
 }
 
@@ -167,10 +180,10 @@ impl Catalog {
     ) -> Result<Self, BrokerError> {
         let mut names = Names::default();
         for topic in meta::topics(store.as_ref()).await? {
-            names.add_topic(topic);
+            names.add_topic(topic)?;
         }
         for group in meta::groups(store.as_ref()).await? {
-            names.add_group(group);
+            names.add_group(group)?;
         }
         Ok(Self {
             store,
@@ -246,7 +259,7 @@ impl Catalog {
         match self.store.write(batch, Durability::Synced).await {
             Ok(()) => {
                 tracing::info!(topic = %record.name, queues = record.queues, "created a topic");
-                Ok(self.names.write().add_topic(record))
+                self.names.write().add_topic(record)
             }
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 Err(BrokerError::TopicExists(record.name))
@@ -269,7 +282,7 @@ impl Catalog {
             name: spec.name,
             policy: spec.policy,
             start: spec.start,
-            fifo: false,
+            fifo: spec.fifo,
             created_at: self.clock.wall(),
         };
         let mut batch = WriteBatch::new();
@@ -277,7 +290,7 @@ impl Catalog {
         match self.store.write(batch, Durability::Synced).await {
             Ok(()) => {
                 tracing::info!(group = %record.name, "created a group");
-                Ok(self.names.write().add_group(record))
+                self.names.write().add_group(record)
             }
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 Err(BrokerError::GroupExists(record.name))
@@ -332,12 +345,13 @@ impl Catalog {
             name: name.clone(),
             policy: RetryPolicy::default(),
             start: self.options.start,
+            fifo: false,
         };
         match self.create_group(spec).await {
             // Somebody made it at the same time, and memory may not have it yet.
             Err(BrokerError::GroupExists(name)) => {
                 match meta::group_by_name(self.store.as_ref(), &name).await? {
-                    Some(record) => Ok(self.names.write().add_group(record)),
+                    Some(record) => self.names.write().add_group(record),
                     None => Err(BrokerError::GroupNotFound(name)),
                 }
             }
@@ -353,7 +367,7 @@ impl Catalog {
         match self.create_topic(spec).await {
             Err(BrokerError::TopicExists(name)) => {
                 match meta::topic_by_name(self.store.as_ref(), &name).await? {
-                    Some(record) => Ok(self.names.write().add_topic(record)),
+                    Some(record) => self.names.write().add_topic(record),
                     None => Err(BrokerError::TopicNotFound(name)),
                 }
             }

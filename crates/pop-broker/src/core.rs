@@ -2,15 +2,17 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use pop_cache::{CacheOptions, Foundation, LeaseCache};
 use pop_model::{
     Clock, HandleKey, HandleKeyring, HandleKeys, Incarnation, LeaseTime, ShardId, StartPosition,
     SystemClock,
 };
-use pop_revive::{DueSchedule, Reviver, ReviverOptions};
+use pop_revive::{Reviver, ReviverOptions};
 use pop_store::{
     Durability, ErrorKind, Store, WriteBatch,
-    table::{QuarantineSequence, StoreLog, meta},
+    table::{DueSchedule, QuarantineSequence, StoreLog, meta},
 };
+use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -18,6 +20,7 @@ use crate::{
     catalog::{Catalog, CatalogOptions},
     consumption::Consumptions,
     counters::Counters,
+    retention::Retention,
     revive::Redelivery,
 };
 
@@ -34,7 +37,11 @@ pub struct BrokerOptions {
     pub ack_durability: Durability,
     /// How topics and groups come to be.
     pub catalog: CatalogOptions,
-    /// How expired deliveries are worked off.
+    /// How long messages are kept; `None`: for ever.
+    pub retention: Option<Duration>,
+    /// How leases are kept in memory.
+    pub cache: CacheOptions,
+    /// How expired deliveries that are stored are worked off.
     pub reviver: ReviverOptions,
     /// The longest a store call may take before the store counts as failed.
     pub store_time_max: Duration,
@@ -57,6 +64,8 @@ impl BrokerOptions {
             send_durability: Durability::Synced,
             ack_durability: Durability::Buffered,
             catalog: CatalogOptions::default(),
+            retention: None,
+            cache: CacheOptions::default(),
             reviver: ReviverOptions::default(),
             store_time_max: Duration::from_secs(30),
             recovery_time_max: Duration::from_secs(30),
@@ -100,11 +109,15 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) catalog: Catalog,
     pub(crate) consumptions: Consumptions,
+    pub(crate) cache: LeaseCache<Redelivery>,
+    sink: Arc<Redelivery>,
     pub(crate) schedule: DueSchedule,
     pub(crate) handles: HandleKeyring,
-    pub(crate) incarnation: Incarnation,
     pub(crate) quarantine: Arc<QuarantineSequence>,
+    pub(crate) retention: Retention,
     pub(crate) options: BrokerOptions,
+    /// Told of deletions, whose rest is to be swept.
+    pub(crate) deleted: Notify,
     /// Cancelled when this state is on its way out: whoever waits goes.
     pub(crate) closing: CancellationToken,
     /// Work that must come to its end although nobody waits for it.
@@ -125,6 +138,7 @@ impl Core {
             Some(keys) => keys,
             None => draw_keys(&options.entropy),
         };
+        let previous = meta::incarnation(store.as_ref()).await?;
         let incarnation = draw_incarnation(&options.entropy);
         let mut batch = WriteBatch::new();
         meta::put_handle_keys(&mut batch, &keys);
@@ -151,19 +165,40 @@ impl Core {
             options.catalog.clone(),
         )
         .await?;
-        Ok(Arc::new(Self {
-            consumptions: Consumptions::new(Arc::clone(&store), log.clone()),
-            store,
-            log,
-            clock,
-            catalog,
-            schedule,
-            handles: HandleKeyring::new(keys),
-            incarnation,
-            quarantine: Arc::default(),
-            options,
-            closing: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+        let quarantine = QuarantineSequence::resume(store.as_ref()).await?;
+        let quarantine = Arc::new(quarantine);
+        let retention = Retention::open(store.as_ref()).await?;
+        Ok(Arc::new_cyclic(|core| {
+            let sink = Arc::new(Redelivery::new(core.clone()));
+            let cache = LeaseCache::new(
+                Foundation {
+                    store: Arc::clone(&store),
+                    clock: Arc::clone(&clock),
+                    due: schedule.clone(),
+                    quarantine: Arc::clone(&quarantine),
+                    sink: Arc::clone(&sink),
+                    incarnation,
+                    previous,
+                },
+                options.cache.clone(),
+            );
+            Self {
+                consumptions: Consumptions::new(Arc::clone(&store)),
+                cache,
+                sink,
+                store,
+                log,
+                clock,
+                catalog,
+                schedule,
+                handles: HandleKeyring::new(keys),
+                quarantine,
+                retention,
+                options,
+                deleted: Notify::new(),
+                closing: CancellationToken::new(),
+                tasks: TaskTracker::new(),
+            }
         }))
     }
 
@@ -172,7 +207,7 @@ impl Core {
     pub(crate) fn start(self: &Arc<Self>, failed: impl FnOnce(pop_store::Error) + Send + 'static) {
         let reviver = Reviver::new(
             Arc::clone(&self.store),
-            Arc::new(Redelivery::new(self)),
+            Arc::clone(&self.sink),
             Arc::clone(&self.clock),
             self.schedule.clone(),
             Arc::clone(&self.quarantine),
@@ -182,14 +217,30 @@ impl Core {
         let reviving = self
             .tasks
             .spawn(async move { reviver.run(closing.cancelled_owned()).await });
+        let cache = self.cache.clone();
+        let closing = self.closing.clone();
+        let caching = self
+            .tasks
+            .spawn(async move { cache.run(closing.cancelled_owned()).await });
         let marker = Arc::clone(self);
         let marking = self.tasks.spawn(async move { marker.mark_clock().await });
+        let sweeper = Arc::clone(self);
+        let sweeping = self
+            .tasks
+            .spawn(async move { sweeper.sweep_deleted().await });
+        let retainer = Arc::clone(self);
+        let retaining = self
+            .tasks
+            .spawn(async move { retainer.retain_by_age().await });
         let core = Arc::downgrade(self);
         // Not one of the tasks that a close waits for: a failure closes.
         tokio::spawn(async move {
             let ended = tokio::select! {
+                ended = caching => ended,
                 ended = reviving => ended,
                 ended = marking => ended,
+                ended = sweeping => ended,
+                ended = retaining => ended,
             };
             match ended {
                 Ok(Ok(())) => {}
@@ -241,6 +292,8 @@ impl Core {
         self.closing.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        // What is out is stored: a restart delivers nothing again that is still out.
+        self.cache.close().await?;
         let mut batch = WriteBatch::new();
         meta::put_lease_clock_mark(&mut batch, self.clock.lease());
         self.store.write(batch, Durability::Synced).await?;

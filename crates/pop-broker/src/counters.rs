@@ -27,6 +27,10 @@ pub(crate) struct Counters {
     pub(crate) revived: Counter,
     pub(crate) dead_lettered: Counter,
     pub(crate) quarantined: Counter,
+    pub(crate) redriven: Counter,
+    pub(crate) quarantine_dropped: Counter,
+    pub(crate) expired: Counter,
+    pub(crate) expired_unacked: Counter,
 }
 
 /// How many messages went which way since the broker was opened.
@@ -45,6 +49,14 @@ pub struct Counts {
     pub dead_lettered: u64,
     /// Put in quarantine when they were to be handed out.
     pub quarantined: u64,
+    /// Put back to work from quarantine.
+    pub redriven: u64,
+    /// Dropped from quarantine by an operator.
+    pub quarantine_dropped: u64,
+    /// Ended by their age.
+    pub expired: u64,
+    /// Ended by their age before a group had acknowledged them, counted once a group.
+    pub expired_unacked: u64,
 }
 
 impl Counters {
@@ -56,6 +68,10 @@ impl Counters {
             revived: self.revived.get(),
             dead_lettered: self.dead_lettered.get(),
             quarantined: self.quarantined.get(),
+            redriven: self.redriven.get(),
+            quarantine_dropped: self.quarantine_dropped.get(),
+            expired: self.expired.get(),
+            expired_unacked: self.expired_unacked.get(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Why the broker would not do something, as the client is told.
 
-use pop_model::{GroupName, HandleError, NameError, RetryPolicyError, TopicName};
+use pop_cache::CacheError;
+use pop_model::{GroupName, HandleError, NameError, QueueId, RetryPolicyError, TopicName};
 use pop_store::ErrorKind;
 
 /// A refused or failed operation. Each kind has its own status on the wire.
@@ -19,6 +20,33 @@ pub enum BrokerError {
     /// A group that is not there and is not made on demand.
     #[error("group {0} does not exist: create it first (pop-broker group create)")]
     GroupNotFound(GroupName),
+    /// A queue that a topic does not have.
+    #[error("topic {topic} has no queue {queue}")]
+    QueueNotFound {
+        /// The topic.
+        topic: TopicName,
+        /// The queue.
+        queue: QueueId,
+    },
+    /// Nothing is in quarantine at this place.
+    #[error("nothing is in quarantine at place {0}: pop-broker quarantine list shows what is")]
+    QuarantineNotFound(u64),
+    /// A quarantined record that can't be worked on now either.
+    #[error("the record at place {place} stays in quarantine: {reason}")]
+    NotRedriven {
+        /// Its place.
+        place: u64,
+        /// Why.
+        reason: String,
+    },
+    /// A topic of the broker's own, which goes with what it belongs to.
+    #[error(
+        "topic {0} is one of the broker's own and can't be deleted by its name: dead letters go with their group (pop-broker group delete --with-dead-letters), or once that is deleted"
+    )]
+    InternalTopic(TopicName),
+    /// A topic or a group that was deleted while the operation ran.
+    #[error("the topic or the group was deleted meanwhile")]
+    Deleted,
     /// A topic that is already there.
     #[error("topic {0} already exists")]
     TopicExists(TopicName),
@@ -67,6 +95,9 @@ pub enum BrokerError {
     /// Something this version does not offer.
     #[error("{0}")]
     Unsupported(&'static str),
+    /// As many deliveries are out as are allowed.
+    #[error("{0}")]
+    TooManyInFlight(String),
     /// Too many at a time.
     #[error("{0}: try again later")]
     Busy(&'static str),
@@ -79,6 +110,20 @@ pub enum BrokerError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] pop_store::Error),
+}
+
+impl From<CacheError> for BrokerError {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::Over => Self::DeliveryOver,
+            CacheError::Store(error) => Self::Store(error),
+            CacheError::Full { .. } => Self::TooManyInFlight(error.to_string()),
+            CacheError::Busy(_) => Self::Busy("the outcome of the delivery is being written"),
+            CacheError::Evicted(_) => Self::Busy("the queue is being loaded"),
+            // What is asked next finds that its name is gone.
+            CacheError::Closed(_) => Self::Deleted,
+        }
+    }
 }
 
 impl BrokerError {

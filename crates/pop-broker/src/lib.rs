@@ -3,8 +3,11 @@
 // In reading order: the handle, one operation each, what they stand on.
 mod broker;
 
+mod deletion;
 mod operate;
+mod progress;
 mod receive;
+mod redrive;
 mod send;
 mod settle;
 
@@ -14,6 +17,8 @@ mod core;
 mod counters;
 mod error;
 mod filter;
+mod look;
+mod retention;
 mod revive;
 
 // What it stands on and what it is reached through.
@@ -25,7 +30,10 @@ pub use broker::{Broker, Health, OpenStore};
 pub use catalog::{Catalog, CatalogOptions, GroupSpec, Topic, TopicSpec};
 pub use core::{BrokerOptions, Entropy};
 pub use counters::Counts;
+pub use deletion::{DeadLetters, DeletedGroup};
 pub use error::{BrokerError, MessageError};
 pub use filter::Filter;
+pub use progress::{QueueProgress, ResetTo};
 pub use receive::{Delivery, Handout, ReceiveRequest};
+pub use retention::{ClockJump, RetentionStatus};
 pub use send::{NewMessage, SendReceipt, single_topic};

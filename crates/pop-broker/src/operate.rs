@@ -6,6 +6,15 @@ use pop_store::table::quarantine;
 use crate::{Broker, BrokerError};
 
 impl Broker {
+    /// How many leases are in memory.
+    ///
+    /// # Errors
+    ///
+    /// While the store is not open nobody knows.
+    pub fn lease_count(&self) -> Result<u64, BrokerError> {
+        Ok(self.core()?.cache.lease_count())
+    }
+
     /// Records that could not be worked on, with the place of each: up to `count` of them
     /// in order, from the place `from` on.
     ///

@@ -3,13 +3,15 @@
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
+use pop_cache::{RetrySink, Revival, RevivalKind, SinkError};
 use pop_model::{
-    Checkpoint, DeadLetterOrigin, GroupRecord, Message, RetryEntry, RetryKey, TopicId,
+    Checkpoint, DeadLetterOrigin, DeliveryIdentity, GroupRecord, LeaseTime, LogQueue, Message,
+    Mutant, Offset, RetryEntry, RetryKey, StoredKey, StoredValue, SubscriptionEpoch,
+    SubscriptionQueue, TopicId,
 };
-use pop_revive::{RetrySink, Revival, RevivalKind, SinkError};
 use pop_store::{
     Durable, Outcome, WriteBatch,
-    table::{MessageLog, PendingAppend, retry},
+    table::{MessageLog, PendingAppend, RETRY, retry},
 };
 
 use crate::{catalog::Topic, consumption::Consumption, core::Core};
@@ -18,8 +20,8 @@ use crate::{catalog::Topic, consumption::Consumption, core::Core};
 #[derive(Debug)]
 pub(crate) struct RetryArrival {
     consumption: Arc<Consumption>,
-    sequence: u64,
-    resolved: bool,
+    sequence: Offset,
+    is_in_doubt: bool,
 }
 
 impl RetryArrival {
@@ -27,31 +29,33 @@ impl RetryArrival {
         Self {
             consumption: Arc::clone(consumption),
             sequence: consumption.retry.lock().arrive(),
-            resolved: false,
+            is_in_doubt: false,
         }
     }
 
-    pub(crate) fn sequence(&self) -> u64 {
-        self.sequence
+    /// The key of the entry.
+    pub(crate) fn key(&self) -> RetryKey {
+        self.consumption.retry_key(self.sequence)
     }
 
     /// It is committed: a waiting receive may have it.
-    pub(crate) fn arrived(mut self) {
-        self.resolved = true;
-        self.consumption.retry.lock().arrived(self.sequence);
-        self.consumption.ready.notify_one();
+    pub(crate) fn arrived(self) {
+        let consumption = Arc::clone(&self.consumption);
+        drop(self);
+        consumption.wake();
     }
 
-    /// It is not, or nobody knows: then it stays set aside until the store was opened anew.
+    /// It is not, or nobody knows: then readers stop below it until the store was opened
+    /// anew.
     pub(crate) fn unsettled(mut self, outcome: Outcome) {
-        self.resolved = outcome == Outcome::InDoubt;
+        self.is_in_doubt = outcome == Outcome::InDoubt;
     }
 }
 
 impl Drop for RetryArrival {
     fn drop(&mut self) {
-        if !self.resolved {
-            self.consumption.retry.lock().withdrawn(self.sequence);
+        if !self.is_in_doubt {
+            self.consumption.retry.lock().resolve(self.sequence);
         }
     }
 }
@@ -67,16 +71,29 @@ pub(crate) enum Set {
 /// The broker's answer to expired deliveries.
 #[derive(Debug)]
 pub(crate) struct Redelivery {
-    // Weak: the core owns the loop that owns this.
+    // Weak: the core owns the loops that own this.
     core: Weak<Core>,
 }
 
 impl Redelivery {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
-        Self {
-            core: Arc::downgrade(core),
-        }
+    pub(crate) fn new(core: Weak<Core>) -> Self {
+        Self { core }
     }
+
+    fn consumption(&self, queue: SubscriptionQueue) -> Option<Arc<Consumption>> {
+        self.core.upgrade()?.consumptions.of(queue)
+    }
+}
+
+/// A due delivery, with what its retry entry says of it if it is one.
+struct Due<'a> {
+    checkpoint: &'a Checkpoint,
+    source: LogQueue,
+    offset: Offset,
+    epoch: SubscriptionEpoch,
+    first_popped_at: LeaseTime,
+    /// Writes that end the entry it came from.
+    ends: WriteBatch,
 }
 
 #[async_trait]
@@ -85,51 +102,7 @@ impl RetrySink for Redelivery {
 
     async fn revive(&self, due: &Checkpoint) -> Result<Revival<Set>, SinkError> {
         let core = self.core.upgrade().ok_or("the broker is closed")?;
-        let queue = due.identity.queue;
-        let group = core.catalog.group_by_id(queue.group);
-        let topic = core.catalog.topic_by_id(queue.topic);
-        let (Some(group), Some(topic)) = (group, topic) else {
-            return Ok(gone(due, "its group or topic is deleted"));
-        };
-        let attempts = if due.suspend {
-            due.delivery_attempt.saturating_sub(1)
-        } else {
-            due.delivery_attempt
-        };
-        if attempts >= group.policy.delivery_attempts_max() {
-            return core.dead_letter(due, &group, &topic).await;
-        }
-        let mut found = core
-            .log
-            .read(queue.log_queue(), &[due.identity.offset])
-            .await?
-            .into_iter();
-        if found.next().is_none() {
-            return Ok(gone(due, "its message is no longer in the log"));
-        }
-        let consumption = core.consumptions.get(&group, &topic).await?;
-        let arrival = RetryArrival::new(&consumption);
-        let entry = RetryEntry {
-            source: queue.log_queue(),
-            offset: due.identity.offset,
-            epoch: due.identity.epoch,
-            delivery_attempt: attempts.saturating_add(1),
-            generation: due.identity.generation.next(),
-            first_popped_at: due.first_popped_at,
-            message_group_hash: due.message_group_hash,
-        };
-        let key = RetryKey {
-            group: group.id,
-            topic: topic.record().id,
-            sequence: arrival.sequence(),
-        };
-        let mut writes = WriteBatch::new();
-        retry::put(&mut writes, key, &entry);
-        Ok(Revival {
-            kind: RevivalKind::Retried,
-            writes,
-            token: Set::Retry(arrival),
-        })
+        core.revive(due).await
     }
 
     fn settled(&self, due: &Checkpoint, token: Durable<Set>) {
@@ -165,26 +138,148 @@ impl RetrySink for Redelivery {
             Set::DeadLetter(append, _) => append.unsettled(outcome),
         }
     }
+
+    fn ready(&self, queue: SubscriptionQueue) {
+        if let Some(consumption) = self.consumption(queue) {
+            consumption.wake();
+        }
+    }
+
+    fn quarantined(&self, _due: &Checkpoint) {
+        if let Some(core) = self.core.upgrade() {
+            core.options.counters.quarantined.add(1);
+        }
+    }
+
+    fn stored_ended(&self, ended: &DeliveryIdentity) {
+        if let Some(core) = self.core.upgrade() {
+            core.cache.stored_ended(ended);
+        }
+    }
 }
 
 impl Core {
+    async fn revive(self: &Arc<Self>, due: &Checkpoint) -> Result<Revival<Set>, SinkError> {
+        let queue = due.identity.queue;
+        let group = self.catalog.group_by_id(queue.group);
+        let topic = self.catalog.topic_by_id(queue.topic);
+        let (Some(group), Some(topic)) = (group, topic) else {
+            return Ok(gone(
+                due,
+                "its group or topic is deleted",
+                WriteBatch::new(),
+            ));
+        };
+        let consumption = self.consumptions.get(&group, &topic).await?;
+        let found = self.found(&consumption, due).await?;
+        let Some(found) = found else {
+            let why = "its retry entry is gone";
+            return Ok(gone(due, why, WriteBatch::new()));
+        };
+        let source = consumption.queue(found.source.queue);
+        let epoch = self
+            .cached(&consumption, source)
+            .await?
+            .look(pop_cache::LeaseQueue::epoch);
+        if epoch != found.epoch && !Mutant::ResetKeepsTheEpoch.is_on() {
+            return Ok(gone(due, "its queue was reset", found.ends));
+        }
+        let attempts = if due.suspend {
+            due.delivery_attempt.saturating_sub(1)
+        } else {
+            due.delivery_attempt
+        };
+        let allowed =
+            group.policy.delivery_attempts_max() + u32::from(Mutant::OneAttemptTooMany.is_on());
+        if attempts >= allowed {
+            return self.dead_letter(found, &group, &topic).await;
+        }
+        if !self.is_in_log(found.source, found.offset).await? {
+            return Ok(gone(due, "its message is no longer in the log", found.ends));
+        }
+        if group.fifo {
+            return Ok(Revival {
+                kind: RevivalKind::Again(attempts.saturating_add(1)),
+                writes: WriteBatch::new(),
+                token: Set::Nothing,
+            });
+        }
+        let arrival = RetryArrival::new(&consumption);
+        let entry = RetryEntry {
+            source: found.source,
+            offset: found.offset,
+            epoch: found.epoch,
+            delivery_attempt: attempts.saturating_add(1),
+            first_popped_at: found.first_popped_at,
+        };
+        let key = arrival.key();
+        let mut writes = found.ends;
+        retry::put(&mut writes, key, &entry);
+        Ok(Revival {
+            kind: RevivalKind::Retried,
+            writes,
+            token: Set::Retry(arrival),
+        })
+    }
+
+    /// Whether a message that was delivered is there still. Only retention takes one away,
+    /// so what lies above the start of its log needs no look: a storm of expired leases
+    /// reads nothing.
+    async fn is_in_log(&self, queue: LogQueue, offset: Offset) -> Result<bool, SinkError> {
+        if offset >= self.log.bounds(queue).await?.start {
+            return Ok(true);
+        }
+        Ok(self.log.referenced(queue, offset).await?.is_some())
+    }
+
+    /// Where the message of a due delivery lies: a delivery of the retry queue says so in
+    /// its entry, which ends with it.
+    async fn found<'a>(
+        &self,
+        consumption: &Consumption,
+        due: &'a Checkpoint,
+    ) -> Result<Option<Due<'a>>, SinkError> {
+        let identity = due.identity;
+        if !identity.queue.is_retry() {
+            return Ok(Some(Due {
+                checkpoint: due,
+                source: identity.queue.log_queue(),
+                offset: identity.offset,
+                epoch: identity.epoch,
+                first_popped_at: due.first_popped_at,
+                ends: WriteBatch::new(),
+            }));
+        }
+        let key = consumption.retry_key(identity.offset);
+        let Some(row) = self.store.get(RETRY, &key.encode()).await? else {
+            return Ok(None);
+        };
+        let entry = RetryEntry::decode(row)?;
+        let mut ends = WriteBatch::new();
+        ends.delete(RETRY, key.encode());
+        Ok(Some(Due {
+            checkpoint: due,
+            source: entry.source,
+            offset: entry.offset,
+            epoch: entry.epoch,
+            first_popped_at: entry.first_popped_at,
+            ends,
+        }))
+    }
+
     /// A copy of the message for the group's dead-letter topic: it has a life and a
     /// retention of its own.
     async fn dead_letter(
         &self,
-        due: &Checkpoint,
+        due: Due<'_>,
         group: &GroupRecord,
         topic: &Topic,
     ) -> Result<Revival<Set>, SinkError> {
-        let queue = due.identity.queue.log_queue();
-        let found = self
-            .log
-            .read(queue, &[due.identity.offset])
-            .await?
-            .into_iter()
-            .next();
+        let attempts = due.checkpoint.delivery_attempt;
+        let found = self.log.referenced(due.source, due.offset).await?;
         let Some(found) = found else {
-            return Ok(gone(due, "its message is no longer in the log"));
+            let why = "its message is no longer in the log";
+            return Ok(gone(due.checkpoint, why, due.ends));
         };
         let message = found.message?;
         let body = self.log.body(&message).await?;
@@ -194,17 +289,14 @@ impl Core {
             .next()
             .ok_or("the dead-letter topic has no queue")?;
         let staged = self.log.stage_body(body).await?;
-        let mut writes = WriteBatch::new();
+        let mut writes = due.ends;
         staged.adopt(&mut writes);
         let letter = Message {
             origin: Some(DeadLetterOrigin {
                 topic: topic.record().name.to_string(),
                 message_id: message.message_id.clone(),
-                reason: format!(
-                    "delivered {} times without an acknowledgement",
-                    due.delivery_attempt
-                ),
-                delivery_attempts: due.delivery_attempt,
+                reason: format!("delivered {attempts} times without an acknowledgement"),
+                delivery_attempts: attempts,
             }),
             stored_at: self.clock.wall(),
             body: staged.body,
@@ -220,11 +312,11 @@ impl Core {
     }
 }
 
-fn gone(due: &Checkpoint, why: &'static str) -> Revival<Set> {
+fn gone(due: &Checkpoint, why: &'static str, writes: WriteBatch) -> Revival<Set> {
     tracing::warn!(queue = %due.identity.queue, offset = due.identity.offset.get(), why, "an expired delivery is dropped");
     Revival {
         kind: RevivalKind::Gone,
-        writes: WriteBatch::new(),
+        writes,
         token: Set::Nothing,
     }
 }

@@ -12,7 +12,7 @@ use pop_model::{
         PROPERTIES_MAX,
     },
 };
-use pop_store::table::MessageLog;
+use pop_store::{ErrorKind, table::MessageLog};
 
 use crate::{BrokerError, MessageError, catalog::Topic, core::Core};
 
@@ -192,10 +192,15 @@ impl Core {
         };
         let message_id = message.message_id.clone();
         let stored = stored(message, self.clock.wall());
-        let offset = self
+        let appended = self
             .log
             .append(queue, stored, self.options.send_durability)
-            .await?;
+            .await;
+        let offset = appended.map_err(|error| match error.kind() {
+            // The log is closed to a topic that is deleted.
+            ErrorKind::Conflict => BrokerError::TopicNotFound(topic.record().name.clone()),
+            _ => error.into(),
+        })?;
         self.options.counters.sent.add(1);
         self.consumptions.wake(queue.topic);
         Ok(SendReceipt {

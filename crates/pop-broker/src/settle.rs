@@ -1,26 +1,15 @@
 //! What a consumer does with a delivery: acknowledge it, or change how long it is hidden.
-//!
-//! Each is a compare-and-write on the lease row: the handle's identity must be the row's,
-//! and the row must be unchanged when the write is committed. So a stale handle can never
-//! touch a newer delivery, whatever runs at the same time.
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
+use pop_cache::CachedQueue;
 use pop_model::{
-    Checkpoint, DeliveryIdentity, GroupName, ReceiptHandle, RetryEntry, RetryKey, StoredValue,
+    DeliveryIdentity, GroupName, Mutant, ReceiptHandle, RetryEntry, StoredKey, StoredValue,
     TopicName, limits,
 };
-use pop_store::{
-    ErrorKind, Outcome, WriteBatch,
-    table::{LEASE, lease, retry},
-};
+use pop_store::table::RETRY;
 
-use crate::{BrokerError, core::Core, revive::RetryArrival};
-
-/// How often a compare-and-write is tried again when the row changes under it. Each
-/// change is a renewal or a back-off, so more than a few mean that something is wrong.
-const TRIES_MAX: usize = 16;
+use crate::{BrokerError, consumption::Consumption, core::Core};
 
 impl Core {
     /// Ends a delivery: its message is done for the group.
@@ -30,21 +19,11 @@ impl Core {
         topic: &TopicName,
         handle: &str,
     ) -> Result<(), BrokerError> {
-        let identity = self.delivery(group, topic, handle)?;
-        for _ in 0..TRIES_MAX {
-            let (row, checkpoint) = self.lease(&identity).await?;
-            let mut batch = WriteBatch::new();
-            lease::remove(&mut batch, row, &checkpoint);
-            match self.store.write(batch, self.options.ack_durability).await {
-                Ok(()) => {
-                    self.options.counters.acked.add(1);
-                    return Ok(());
-                }
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(BrokerError::Busy("the delivery changed again and again"))
+        let (identity, cached) = self.delivery(group, topic, handle).await?;
+        let durability = self.options.ack_durability;
+        self.cache.ack(&cached, &identity, durability).await?;
+        self.options.counters.acked.add(1);
+        Ok(())
     }
 
     /// Hides a delivery for `invisible_for` from now on. The handle stays good: it names
@@ -60,44 +39,23 @@ impl Core {
         if invisible_for > Duration::from_millis(limits::INVISIBLE_MS_MAX) {
             return Err(BrokerError::InvisibleDuration(format!("{invisible_for:?}")));
         }
-        let identity = self.delivery(group, topic, handle)?;
-        for _ in 0..TRIES_MAX {
-            let (row, before) = self.lease(&identity).await?;
-            let now = self.clock.lease();
-            let ticket = self
-                .schedule
-                .announce(identity.queue.shard(), now.saturating_add(invisible_for));
-            let after = Checkpoint {
-                popped_at: now,
-                invisible_for,
-                visible_at: ticket.deadline(),
-                suspend: suspend || before.suspend,
-                ..before.clone()
-            };
-            let mut batch = WriteBatch::new();
-            if after.visible_at >= before.visible_at {
-                lease::postpone(&mut batch, row, &after);
-            } else {
-                lease::replace(&mut batch, row, &after);
-            }
-            let outcome = self.store.write(batch, self.options.ack_durability).await;
-            if outcome.as_ref().err().map(pop_store::Error::outcome) != Some(Outcome::InDoubt) {
-                ticket.landed();
-            }
-            match outcome {
-                Ok(()) => return Ok(self.handles.seal(&identity)),
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(BrokerError::Busy("the delivery changed again and again"))
+        let (identity, cached) = self.delivery(group, topic, handle).await?;
+        let durability = self.options.ack_durability;
+        self.cache
+            .change(&cached, &identity, invisible_for, suspend, durability)
+            .await?;
+        Ok(self.handles.seal(&identity))
     }
 
     /// Makes deliveries that reached nobody ready again, without counting an attempt.
     pub(crate) async fn release(self: &Arc<Self>, identities: Vec<DeliveryIdentity>) {
         for identity in identities {
-            match self.release_one(&identity).await {
-                Ok(()) | Err(BrokerError::DeliveryOver) => {}
+            if Mutant::ReleaseCountsAnAttempt.is_on() {
+                self.end_at_once(&identity).await;
+                continue;
+            }
+            match self.cache.give_back(&identity).await {
+                Ok(()) | Err(pop_cache::CacheError::Over) => {}
                 // Its deadline brings it back all the same.
                 Err(error) => {
                     tracing::warn!(queue = %identity.queue, offset = identity.offset.get(), %error, "a delivery that reached nobody could not be released")
@@ -106,56 +64,27 @@ impl Core {
         }
     }
 
-    async fn release_one(self: &Arc<Self>, identity: &DeliveryIdentity) -> Result<(), BrokerError> {
-        let group = self
-            .catalog
-            .group_by_id(identity.queue.group)
-            .ok_or(BrokerError::DeliveryOver)?;
-        let topic = self
-            .catalog
-            .topic_by_id(identity.queue.topic)
-            .ok_or(BrokerError::DeliveryOver)?;
-        let consumption = self.consumptions.get(&group, &topic).await?;
-        let (row, checkpoint) = self.lease(identity).await?;
-        let mut batch = WriteBatch::new();
-        lease::remove(&mut batch, row, &checkpoint);
-        let arrival = RetryArrival::new(&consumption);
-        let entry = RetryEntry {
-            source: identity.queue.log_queue(),
-            offset: identity.offset,
-            epoch: identity.epoch,
-            delivery_attempt: checkpoint.delivery_attempt,
-            generation: identity.generation.next(),
-            first_popped_at: checkpoint.first_popped_at,
-            message_group_hash: checkpoint.message_group_hash,
-        };
-        let key = RetryKey {
-            group: group.id,
-            topic: topic.record().id,
-            sequence: arrival.sequence(),
-        };
-        retry::put(&mut batch, key, &entry);
-        match self
-            .store
-            .write(batch, pop_store::Durability::Buffered)
-            .await
-        {
-            Ok(()) => arrival.arrived(),
-            Err(error) => {
-                arrival.unsettled(error.outcome());
-                return Err(error.into());
+    /// What the mutant does with a delivery that reached nobody: its time is up.
+    async fn end_at_once(&self, identity: &DeliveryIdentity) {
+        if let Some(cached) = self.cache.loaded(identity.queue) {
+            let durability = self.options.ack_durability;
+            let at_once = self
+                .cache
+                .change(&cached, identity, Duration::ZERO, false, durability);
+            if let Err(error) = at_once.await {
+                tracing::warn!(%error, "mutant: the delivery goes on");
             }
         }
-        Ok(())
     }
 
-    /// The delivery that a handle names, if it is one of this group and topic.
-    fn delivery(
+    /// The delivery that a handle names, if it is one of this group and topic, and the
+    /// queue that it is of.
+    async fn delivery(
         &self,
         group: &GroupName,
         topic: &TopicName,
         handle: &str,
-    ) -> Result<DeliveryIdentity, BrokerError> {
+    ) -> Result<(DeliveryIdentity, Arc<CachedQueue>), BrokerError> {
         let identity = self.handles.open(handle)?;
         let group = self
             .catalog
@@ -165,32 +94,60 @@ impl Core {
             .catalog
             .topic(topic)
             .ok_or_else(|| BrokerError::TopicNotFound(topic.clone()))?;
-        if identity.queue.group == group.id && identity.queue.topic == topic.record().id {
-            Ok(identity)
-        } else {
-            Err(BrokerError::HandleOfAnother)
+        if identity.queue.group != group.id || identity.queue.topic != topic.record().id {
+            return Err(BrokerError::HandleOfAnother);
+        }
+        let cached = match self.cache.loaded(identity.queue) {
+            Some(cached) => cached,
+            None => {
+                let consumption = self.consumptions.get(&group, &topic).await?;
+                self.cached(&consumption, identity.queue).await?
+            }
+        };
+        if identity.queue.is_retry() {
+            self.check_source(&group, &topic, &identity).await?;
+        }
+        Ok((identity, cached))
+    }
+
+    /// A delivery of a retry entry is void once the queue that its message lies in was
+    /// reset.
+    async fn check_source(
+        &self,
+        group: &Arc<pop_model::GroupRecord>,
+        topic: &Arc<crate::Topic>,
+        identity: &DeliveryIdentity,
+    ) -> Result<(), BrokerError> {
+        let consumption = self.consumptions.get(group, topic).await?;
+        // After a start the epochs are known once the queues are loaded.
+        self.subscribe_all(&consumption).await?;
+        if !consumption.was_reset() {
+            return Ok(());
+        }
+        let key = consumption.retry_key(identity.offset).encode();
+        // The entry goes with the end of its delivery.
+        let Some(row) = self.store.get(RETRY, &key).await? else {
+            return Err(BrokerError::DeliveryOver);
+        };
+        match RetryEntry::decode(row) {
+            Ok(entry) if self.is_void(&consumption, &entry).await? => {
+                Err(BrokerError::DeliveryOver)
+            }
+            _ => Ok(()),
         }
     }
 
-    /// The lease row of exactly this delivery.
-    async fn lease(&self, identity: &DeliveryIdentity) -> Result<(Bytes, Checkpoint), BrokerError> {
-        let row = self.store.get(LEASE, &identity.lease_key()).await?;
-        let row = row.ok_or(BrokerError::DeliveryOver)?;
-        match Checkpoint::decode(row.clone()) {
-            Ok(checkpoint) if checkpoint.identity == *identity => Ok((row, checkpoint)),
-            // Another delivery of the same message.
-            Ok(_) => Err(BrokerError::DeliveryOver),
-            Err(error) => {
-                let detail = format!(
-                    "lease row of {}, offset {}: {error}",
-                    identity.queue, identity.offset
-                );
-                Err(
-                    pop_store::Error::new(ErrorKind::Corrupt, self.store.name(), "decode")
-                        .with_detail(detail)
-                        .into(),
-                )
-            }
+    /// Whether a retry entry is of an epoch that is over.
+    pub(crate) async fn is_void(
+        &self,
+        consumption: &Consumption,
+        entry: &RetryEntry,
+    ) -> Result<bool, BrokerError> {
+        if Mutant::ResetKeepsTheEpoch.is_on() {
+            return Ok(false);
         }
+        let queue = consumption.queue(entry.source.queue);
+        let cached = self.cached(consumption, queue).await?;
+        Ok(cached.look(pop_cache::LeaseQueue::epoch) != entry.epoch)
     }
 }

@@ -1,10 +1,37 @@
 #![doc = include_str!("../README.md")]
 
-// In reading order: the offsets of one queue, the marks that remember them, the retry queue.
+// In reading order: the states of one queue, pure; where expired leases go; all queues.
 mod queue;
 
-mod marks;
-mod retry;
+mod sink;
 
-pub use queue::{QueueOffsets, SettlePlan};
-pub use retry::{RetryEntries, RetryRemoval};
+mod cache;
+mod cached;
+mod closing;
+mod count;
+mod ends;
+mod error;
+mod flush;
+mod full;
+mod group;
+mod hand_out;
+mod options;
+mod reset;
+mod run;
+mod settle;
+mod sweep;
+mod task;
+
+pub use cache::{Foundation, LeaseCache, Subscribe};
+pub use cached::CachedQueue;
+pub use error::{CacheError, Result};
+pub use hand_out::Reserved;
+pub use options::CacheOptions;
+pub use queue::{
+    Ack, Change, Counts, GiveBack, Granted, Keep, LeaseQueue, Reservation, Restored, Run,
+    SettlePlan, StagedLease, Terms, Why,
+};
+pub use sink::{Failure, RetrySink, Revival, RevivalKind, SinkError, decide};
+
+#[cfg(test)]
+mod mutants;

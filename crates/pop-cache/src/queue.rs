@@ -1,85 +1,200 @@
-//! The offsets of one subscription queue and the gate in front of its committed offset.
+//! The leases and the gate of one subscription queue: a pure state machine.
 //!
-//! Pure: no store, no clock, no lock. Every offset below `next` is *reserved* (a read or
-//! the write of its outcome is running), *returned* (handed back, ready again) or
-//! *settled*. The gate is the lowest one that is not settled. Nothing becomes settled but
-//! by a [`Durable<SettlePlan>`](pop_store::Durable), and the plan that was written is the
-//! one that carries both the marks of its offsets and the gate that they allow.
+//! No store, no clock, no lock. Every offset below `next` is in exactly one state:
+//!
+//! ```text
+//! ready ──reserve──▶ reserved ──lease──▶ buffered ──ack──▶ settled
+//!   ▲                   │                   │  ▲
+//!   └──────release──────┘            sweep  ▼  │ refused
+//!                                        staged ──Durable<SettlePlan>──▶ settled
+//! ```
+//!
+//! *Settled* is a mark on a page, and the gate is the lowest offset without one: whatever
+//! else an offset may be, it holds the gate, and there is no list of such states to forget
+//! one in. What is staged leaves only with the proof that its plan is written, so clearing
+//! it before its outcome is known does not compile.
+//!
+//! In an *ordered* queue (a FIFO group) what is ready waits in its message group, and a
+//! row in the store only remembers its attempts and its deadline: the offset stays open.
 
-use std::collections::BTreeSet;
+mod groups;
+mod hand_out;
+mod looks;
+mod pages;
+mod plan;
+mod receives;
+mod repeat;
+mod settle;
+mod sweep;
 
-use pop_model::{MarkPage, Offset};
-use pop_store::Durable;
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
-use crate::marks::Marks;
+use pop_model::{
+    Checkpoint, DeliveryIdentity, Generation, Incarnation, LeaseTime, MarkPage, Offset, RetryKind,
+    SubscriptionEpoch, SubscriptionQueue,
+};
+
+pub use hand_out::{GiveBack, Granted, Reservation, Terms};
+pub use plan::{Keep, SettlePlan};
+pub use settle::{Ack, Change};
+pub use sweep::{StagedLease, Why};
+
+use groups::MessageGroups;
+use looks::Looks;
+use pages::{Pages, SlotState};
+use receives::{Receive, ReceiveId, Receives};
+
+/// What a queue is restored from.
+#[derive(Debug)]
+pub struct Restored {
+    /// Which queue.
+    pub queue: SubscriptionQueue,
+    /// How often its offset was reset.
+    pub epoch: SubscriptionEpoch,
+    /// Below it everything is settled.
+    pub committed: Offset,
+    /// Pages of settled marks, as stored.
+    pub pages: Vec<(u64, MarkPage)>,
+    /// Where the group consumes in order: the rows of its open deliveries.
+    pub ordered: Option<Vec<Checkpoint>>,
+    /// The end of the log. No mark is at or above it.
+    pub log_end: Offset,
+    /// The end of the log when this run began. A handle of an earlier run speaks of the
+    /// message at its offset if that was there then: what a crash took away is followed by
+    /// another message with its offset.
+    pub found_end: Offset,
+}
+
+/// What all queues of one run have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// This run.
+    pub incarnation: Incarnation,
+    /// The one before it.
+    pub previous: Option<Incarnation>,
+    /// How long a lease stays in memory before it is stored.
+    pub stay: Duration,
+}
+
+/// How many offsets of a queue are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Being read or handed over.
+    pub reserved: usize,
+    /// Leases in memory.
+    pub buffered: usize,
+    /// Leases whose end or whose row is being written.
+    pub staged: usize,
+}
+
+impl Counts {
+    /// All of them.
+    #[must_use]
+    pub fn in_memory(self) -> usize {
+        self.reserved + self.buffered + self.staged
+    }
+}
 
 /// The states of the offsets of one (group, topic, queue).
 #[derive(Debug)]
-pub struct QueueOffsets {
+pub struct LeaseQueue {
+    queue: SubscriptionQueue,
+    epoch: SubscriptionEpoch,
+    run: Run,
+    // See `Restored::found_end`.
+    found_end: Offset,
     committed: Offset,
+    gate: Offset,
     next: Offset,
-    reserved: BTreeSet<Offset>,
-    returned: BTreeSet<Offset>,
-    // What the store holds. A plan in flight is not in here, so that a plan that is
-    // refused leaves no trace in the pages that a later one writes.
-    marks: Marks,
+    ready: BTreeSet<Offset>,
+    groups: Option<MessageGroups>,
+    pages: Pages,
+    receives: Receives,
+    looks: Looks,
+    counts: Counts,
+    // Acknowledged offsets whose row goes in the batch with their mark.
+    rows_ended: Vec<Offset>,
+    // Rows of open deliveries of an ordered queue.
+    rows: HashMap<Offset, Checkpoint>,
+    // How many acknowledgements there were; how many of them are committed; and how many of
+    // those are synced.
+    acks: u64,
+    acks_committed: u64,
+    acks_durable: u64,
     planning: bool,
 }
 
-/// What is to be written so that some offsets become settled.
-///
-/// It goes into one batch with whatever settles them (a lease row, a retry entry, a
-/// skip), and only the proof that this batch is committed moves the gate. Hand it back
-/// through [`QueueOffsets::settled`] or [`QueueOffsets::refused`].
-#[derive(Debug)]
-#[must_use = "a plan that is not handed back keeps its queue from settling anything"]
-pub struct SettlePlan {
-    offsets: Vec<Offset>,
-    gate: Offset,
-    moves: bool,
-    pages: Vec<(u64, MarkPage)>,
-    dropped_pages: Vec<u64>,
-}
-
-impl SettlePlan {
-    /// The committed offset to write, if it moves.
+impl LeaseQueue {
+    /// The state after a start: everything that carries no mark is ready.
     #[must_use]
-    pub fn committed(&self) -> Option<Offset> {
-        self.moves.then_some(self.gate)
-    }
-
-    /// The pages of settled marks to write, each with its number.
-    #[must_use]
-    pub fn pages(&self) -> &[(u64, MarkPage)] {
-        &self.pages
-    }
-
-    /// The pages to delete, since the committed offset passes them.
-    #[must_use]
-    pub fn dropped_pages(&self) -> &[u64] {
-        &self.dropped_pages
-    }
-
-    /// The offsets that the plan settles.
-    #[must_use]
-    pub fn offsets(&self) -> &[Offset] {
-        &self.offsets
-    }
-}
-
-impl QueueOffsets {
-    /// The state after a start: everything at or above `committed` that carries no mark
-    /// is ready to be handed out.
-    #[must_use]
-    pub fn restore(committed: Offset, pages: impl IntoIterator<Item = (u64, MarkPage)>) -> Self {
+    pub fn restore(restored: Restored, run: Run) -> Self {
+        let mut pages = Pages::restore(restored.committed, restored.pages, restored.log_end);
+        let gate = pages.first_open_from(restored.committed);
+        pages.pass(gate);
+        let is_ordered = restored.ordered.is_some();
+        let rows = restored.ordered.into_iter().flatten();
+        // A row of a settled offset is of a message that retention took: it goes, too.
+        let (ended, rows): (Vec<_>, Vec<_>) = rows
+            .map(|row| (row.identity.offset, row))
+            .partition(|(offset, _)| *offset < gate || pages.is_settled(*offset));
         Self {
-            committed,
-            next: committed,
-            reserved: BTreeSet::new(),
-            returned: BTreeSet::new(),
-            marks: Marks::restore(pages),
+            queue: restored.queue,
+            epoch: restored.epoch,
+            run,
+            found_end: restored.found_end,
+            committed: restored.committed,
+            gate,
+            next: gate,
+            ready: BTreeSet::new(),
+            groups: is_ordered.then(MessageGroups::default),
+            pages,
+            receives: Receives::default(),
+            looks: Looks::default(),
+            counts: Counts::default(),
+            rows_ended: ended.into_iter().map(|(offset, _)| offset).collect(),
+            rows: rows.into_iter().collect(),
+            acks: 0,
+            acks_committed: 0,
+            acks_durable: 0,
             planning: false,
         }
+    }
+
+    /// Begins anew at `to`, in a later epoch: whatever was out is void, and so is whatever
+    /// is being written of it. Call it once the reset is synced.
+    pub fn reset(&mut self, epoch: SubscriptionEpoch, to: Offset) {
+        let restored = Restored {
+            queue: self.queue,
+            epoch,
+            committed: to,
+            pages: Vec::new(),
+            ordered: self.groups.as_ref().map(|_| Vec::new()),
+            log_end: to,
+            found_end: self.found_end,
+        };
+        // Nobody waits any longer for what is void.
+        let acks = self.acks;
+        *self = Self {
+            acks,
+            acks_committed: acks,
+            acks_durable: acks,
+            ..Self::restore(restored, self.run)
+        };
+    }
+
+    /// Which queue this is.
+    #[must_use]
+    pub fn queue(&self) -> SubscriptionQueue {
+        self.queue
+    }
+
+    /// How often its offset was reset.
+    #[must_use]
+    pub fn epoch(&self) -> SubscriptionEpoch {
+        self.epoch
     }
 
     /// The offset below which everything is settled, as the store has it.
@@ -88,128 +203,235 @@ impl QueueOffsets {
         self.committed
     }
 
+    /// The lowest offset that is not settled, as memory has it.
+    #[must_use]
+    pub fn gate(&self) -> Offset {
+        self.gate
+    }
+
     /// The lowest offset that was never handed out.
     #[must_use]
     pub fn next(&self) -> Offset {
         self.next
     }
 
-    /// Whether [`reserve`](Self::reserve) would find something below `readable_end`.
+    /// How many offsets are in which state.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Whether its group consumes in order.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        self.groups.is_some()
+    }
+
+    /// How many open messages of an ordered queue are known.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.groups.as_ref().map_or(0, MessageGroups::open_count)
+    }
+
+    /// How many offsets below `end` are not settled.
+    #[must_use]
+    pub fn open_below(&self, end: Offset) -> u64 {
+        let all = end.distance_from(self.gate);
+        all.saturating_sub(self.pages.settled_between(self.gate, end))
+    }
+
+    /// Whether an offset below `below` is on its way: being handed over, or its outcome
+    /// being written.
+    #[must_use]
+    pub fn is_moving_below(&self, below: Offset) -> bool {
+        let end = below.min(self.next);
+        let mut offset = self.pages.first_open_from(self.gate);
+        while offset < end {
+            let state = self.state(offset);
+            if matches!(state, Some(SlotState::Reserved | SlotState::Staged(_))) {
+                return true;
+            }
+            offset = self.pages.first_open_from(offset.next());
+        }
+        false
+    }
+
+    /// Whether something could be handed out, if the log ends at `readable_end`.
     #[must_use]
     pub fn has_ready(&self, readable_end: Offset) -> bool {
-        !self.returned.is_empty() || self.next_unmarked() < readable_end
+        let waiting = match &self.groups {
+            Some(groups) => groups.has_ready(),
+            None => !self.ready.is_empty(),
+        };
+        waiting || self.pages.first_open_from(self.next) < readable_end
     }
 
-    /// How many offsets are reserved now.
+    /// When to sweep next: nothing is due and nothing has stayed too long before it.
     #[must_use]
-    pub fn reserved_count(&self) -> usize {
-        self.reserved.len()
+    pub fn next_look(&self) -> Option<LeaseTime> {
+        self.looks.earliest()
     }
 
-    /// Takes up to `count` ready offsets below `readable_end`, ascending: those that were
-    /// handed back first, then new ones. They are nobody else's until they are settled or
-    /// [released](Self::release).
-    pub fn reserve(&mut self, count: usize, readable_end: Offset) -> Vec<Offset> {
-        let mut taken = Vec::new();
-        while taken.len() < count {
-            let offset = match self.returned.pop_first() {
-                Some(offset) => offset,
-                None => {
-                    self.next = self.next_unmarked();
-                    if self.next >= readable_end {
-                        break;
-                    }
-                    let offset = self.next;
-                    self.next = offset.next();
-                    offset
-                }
-            };
-            self.reserved.insert(offset);
-            taken.push(offset);
+    /// Whether the store lacks something that memory knows to be settled, or has it and
+    /// has not synced it.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.pages.is_dirty()
+            || !self.rows_ended.is_empty()
+            || self.gate > self.committed
+            || self.acks_committed > self.acks_durable
+            || self.pages.has_stored_below(self.committed)
+    }
+
+    /// Whether memory holds nothing that the store does not, so that it may forget all.
+    ///
+    /// Deliveries are numbered in memory. A queue with open offsets therefore stays: begun
+    /// anew in the same run, it would give two deliveries one number.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        if pop_model::Mutant::EvictionRacesAReceive.is_on() {
+            return !self.planning && !self.is_dirty();
         }
-        taken
+        !self.planning && !self.is_dirty() && self.gate == self.next && self.rows.is_empty()
     }
 
-    /// Hands reserved offsets back, ready to be taken again. Others are left as they are.
-    pub fn release(&mut self, offsets: impl IntoIterator<Item = Offset>) {
-        for offset in offsets {
-            if self.reserved.remove(&offset) {
-                self.returned.insert(offset);
+    /// How many acknowledgements there were so far.
+    #[must_use]
+    pub fn acks(&self) -> u64 {
+        self.acks
+    }
+
+    /// How many of them are in the store, and synced.
+    #[must_use]
+    pub fn acks_durable(&self) -> u64 {
+        self.acks_durable
+    }
+
+    /// Whether an offset is settled. What lies below the gate is, marked or not.
+    fn is_settled(&self, offset: Offset) -> bool {
+        offset < self.gate || self.pages.is_settled(offset)
+    }
+
+    /// The state of an offset that is not settled.
+    fn state(&self, offset: Offset) -> Option<SlotState> {
+        if self.is_settled(offset) {
+            return None;
+        }
+        self.pages.state(offset)
+    }
+
+    fn identity(&self, offset: Offset, generation: Generation) -> DeliveryIdentity {
+        DeliveryIdentity {
+            queue: self.queue,
+            epoch: self.epoch,
+            offset,
+            incarnation: self.run.incarnation,
+            generation,
+        }
+    }
+
+    /// Makes a lease of an offset, as part of `receive`.
+    fn buffer(&mut self, offset: Offset, receive: ReceiveId) {
+        self.pages.set_state(offset, SlotState::Buffered(receive));
+        self.counts.buffered += 1;
+    }
+
+    /// An offset is no longer part of a receive.
+    fn leave(&mut self, offset: Offset, receive: ReceiveId) {
+        if let Some(groups) = &mut self.groups {
+            let receive = self.receives.get(receive);
+            if let Some(name) = receive.and_then(|receive| self.receives.name_of(receive)) {
+                groups.unname(name, offset);
+            }
+        }
+        self.receives.leave(receive);
+    }
+
+    /// Makes an offset that is not settled ready again.
+    fn make_ready(&mut self, offset: Offset) {
+        match &mut self.groups {
+            Some(groups) if groups.knows(offset) => {
+                self.pages.set_state(offset, SlotState::Held);
+                groups.unlease(offset);
+            }
+            _ => {
+                self.pages.set_state(offset, SlotState::Ready);
+                self.ready.insert(offset);
             }
         }
     }
 
-    /// Plans the write that settles `offsets`, which must be reserved.
-    ///
-    /// `None` while another plan is in flight: pages are read-modify-write, so one write
-    /// a queue at a time. Two in flight would each leave out the marks of the other.
-    pub fn plan(&mut self, offsets: Vec<Offset>) -> Option<SettlePlan> {
-        if self.planning {
-            return None;
+    /// Marks an offset settled, whatever it was.
+    fn settle_offset(&mut self, offset: Offset, durable: bool) {
+        let state = self.state(offset);
+        match state {
+            Some(SlotState::Buffered(receive)) => {
+                self.counts.buffered -= 1;
+                self.leave(offset, receive);
+            }
+            Some(SlotState::Staged(receive)) => {
+                self.counts.staged -= 1;
+                self.leave(offset, receive);
+            }
+            Some(SlotState::Reserved) => self.counts.reserved -= 1,
+            Some(SlotState::Ready) => {
+                self.ready.remove(&offset);
+            }
+            Some(SlotState::Held) | None => {}
         }
-        assert!(
-            offsets.iter().all(|offset| self.reserved.contains(offset)),
-            "only reserved offsets can be settled"
-        );
-        let gate = self.gate_after(&offsets);
-        let mut numbers: Vec<u64> = offsets
-            .iter()
-            .filter(|offset| **offset >= gate)
-            .map(|offset| MarkPage::locate(*offset).0)
-            .collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let pages = numbers
-            .into_iter()
-            .map(|page| (page, self.marks.page_with(page, &offsets)))
-            .collect();
-        self.planning = true;
-        Some(SettlePlan {
-            moves: gate > self.committed,
-            dropped_pages: self.marks.pages_below(gate),
-            offsets,
-            gate,
-            pages,
-        })
-    }
-
-    /// Makes the offsets of a plan settled: its write is committed.
-    pub fn settled(&mut self, plan: Durable<SettlePlan>) {
-        let plan = plan.into_work();
-        self.planning = false;
-        for offset in &plan.offsets {
-            self.reserved.remove(offset);
-            self.marks.insert(*offset);
+        if !self.pages.settle(offset, durable) {
+            return;
         }
-        self.marks.drop_pages(&plan.dropped_pages);
-        self.committed = self.committed.max(plan.gate);
-    }
-
-    /// Takes back a plan whose write is known to have had no effect: its offsets are
-    /// ready again.
-    pub fn refused(&mut self, plan: SettlePlan) {
-        self.planning = false;
-        self.release(plan.offsets);
-    }
-
-    /// The lowest offset that is not settled once `settling` is.
-    fn gate_after(&self, settling: &[Offset]) -> Offset {
-        let open = |offset: &&Offset| !settling.contains(offset);
-        let lowest_reserved = self.reserved.iter().find(open).copied();
-        let lowest = [lowest_reserved, self.returned.first().copied()]
-            .into_iter()
-            .flatten()
-            .min();
-        lowest.unwrap_or_else(|| self.next_unmarked())
-    }
-
-    /// `next`, past the offsets above it that an earlier run of the program settled.
-    fn next_unmarked(&self) -> Offset {
-        let mut next = self.next;
-        while self.marks.contains(next) {
-            next = next.next();
+        if let Some(groups) = &mut self.groups {
+            if !matches!(state, None | Some(SlotState::Held | SlotState::Ready)) {
+                groups.unlease(offset);
+            }
+            groups.remove(offset);
         }
-        next
+        if offset == self.gate {
+            self.gate = self.pages.first_open_from(offset);
+            self.next = self.next.max(self.gate);
+            self.pages.pass(self.gate);
+        }
+    }
+
+    /// When a receive is to be looked at: when it is due, or has stayed long enough.
+    fn look_at(&self, receive: &Receive) -> LeaseTime {
+        receive
+            .visible_at()
+            .min(receive.delivered_at.saturating_add(self.run.stay))
+    }
+
+    /// The delivery of a staged or buffered offset, as it is stored.
+    fn checkpoint(&self, offset: Offset, receive: &Receive) -> Checkpoint {
+        let generation = self.pages.generation(offset);
+        let mine = self.identity(offset, generation);
+        // One that was restored keeps the identity that its consumer knows.
+        let restored = self
+            .rows
+            .get(&offset)
+            .filter(|row| generation == Generation::NONE || row.identity == mine);
+        Checkpoint {
+            identity: restored.map_or(mine, |row| row.identity),
+            popped_at: receive.delivered_at,
+            invisible_for: Duration::from_millis(u64::from(receive.visible_in_ms)),
+            visible_at: receive.visible_at(),
+            delivery_attempt: u32::from(receive.attempt),
+            revive_failures: restored.map_or(0, |row| row.revive_failures),
+            attempt_id: self.receives.name_of(receive).map(Into::into),
+            suspend: receive.suspend,
+            auto_renew: receive.auto_renew,
+            retry_kind: if self.queue.is_retry() {
+                RetryKind::RetryV2
+            } else {
+                RetryKind::Normal
+            },
+            message_group_hash: self
+                .groups
+                .as_ref()
+                .and_then(|groups| groups.group_of(offset)),
+            first_popped_at: receive.delivered_at,
+        }
     }
 }
 

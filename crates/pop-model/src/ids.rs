@@ -86,7 +86,23 @@ impl Offset {
     }
 }
 
+impl QueueId {
+    /// The retry queue that each group has for each topic: it is consumed like any other,
+    /// and its offsets are the sequences of its entries.
+    pub const RETRY: Self = Self(u32::MAX);
+}
+
+impl SubscriptionEpoch {
+    /// The epoch after the next reset; saturates.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
 impl Generation {
+    /// No delivery yet.
+    pub const NONE: Self = Self(0);
     /// The first delivery.
     pub const FIRST: Self = Self(1);
 
@@ -152,6 +168,12 @@ impl SubscriptionQueue {
     #[must_use]
     pub fn shard(self) -> ShardId {
         shard_of(self.group, self.topic, self.queue)
+    }
+
+    /// Whether this is the retry queue of a group and topic.
+    #[must_use]
+    pub const fn is_retry(self) -> bool {
+        self.queue.0 == QueueId::RETRY.0
     }
 
     /// The log queue that is consumed.

@@ -1,6 +1,9 @@
 //! A message as it lies in the log.
 
+use std::hash::Hasher;
+
 use bytes::{BufMut, Bytes};
+use siphasher::sip::SipHasher24;
 
 use crate::{
     BodyId, CodecError, StoredValue, WallTime,
@@ -119,6 +122,16 @@ pub struct Message {
     pub body_md5: [u8; 16],
     /// The body.
     pub body: MessageBody,
+}
+
+/// What stands for a message group in memory and in stored deliveries. Part of the format.
+///
+/// Two groups that share one wait for each other and nothing else: their order holds.
+#[must_use]
+pub fn message_group_hash(group: &str) -> u64 {
+    let mut hasher = SipHasher24::new_with_keys(0, 0);
+    hasher.write(group.as_bytes());
+    hasher.finish()
 }
 
 fn write_text(out: &mut Vec<u8>, text: impl AsRef<str>) {

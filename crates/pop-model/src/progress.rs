@@ -77,6 +77,70 @@ impl MarkPage {
         *word |= 1 << (place % 64);
     }
 
+    /// Opens the offset at `place` again, where a page is written without it.
+    pub fn clear(&mut self, place: u16) {
+        if let Some(word) = self.words.get_mut(usize::from(place) / 64) {
+            *word &= !(1 << (place % 64));
+        }
+    }
+
+    /// The first place from `place` on that is not settled.
+    #[must_use]
+    pub fn first_open_from(&self, place: u16) -> Option<u16> {
+        let first = usize::from(place) / 64;
+        // Those below `place` in its own word count as settled.
+        let mut below = (1_u64 << (place % 64)) - 1;
+        for (index, word) in self.words.iter().enumerate().skip(first) {
+            let settled = word | below;
+            below = 0;
+            if settled != u64::MAX {
+                let place = index * 64 + settled.trailing_ones() as usize;
+                return u16::try_from(place).ok();
+            }
+        }
+        None
+    }
+
+    /// The offset after the last settled one of page `number`; its first one if none is.
+    #[must_use]
+    pub fn end(&self, number: u64) -> Offset {
+        let base = number.saturating_mul(MARK_PAGE_OFFSETS);
+        let last = self
+            .words
+            .iter()
+            .enumerate()
+            .rev()
+            .find(|(_, word)| **word != 0);
+        let after = last.map_or(0, |(index, word)| {
+            index as u64 * 64 + 64 - u64::from(word.leading_zeros())
+        });
+        Offset::new(base.saturating_add(after))
+    }
+
+    /// How many places from `from` up to and without `to` are settled; up to the end of the
+    /// page without a `to`.
+    #[must_use]
+    pub fn count_between(&self, from: u16, to: Option<u16>) -> u32 {
+        let to = to.map_or(WORDS * 64, usize::from);
+        let from = usize::from(from);
+        let mut count = 0;
+        for (index, word) in self.words.iter().enumerate() {
+            let base = index * 64;
+            let mut word = *word;
+            if base + 64 <= from || base >= to {
+                continue;
+            }
+            if from > base {
+                word &= u64::MAX << (from - base);
+            }
+            if to < base + 64 {
+                word &= (1 << (to - base)) - 1;
+            }
+            count += word.count_ones();
+        }
+        count
+    }
+
     /// How many offsets are settled.
     #[must_use]
     pub fn count(&self) -> u32 {

@@ -7,7 +7,10 @@ use bytes::{BufMut, Bytes};
 use crate::{
     Backoff, CodecError, GroupId, GroupName, MessageKind, Namespace, Offset, RetryPolicy,
     StoredValue, SubscriptionEpoch, TopicId, TopicName, WallTime,
-    codec::{reader::Reader, value::write_bytes},
+    codec::{
+        reader::Reader,
+        value::{write_bytes, write_option},
+    },
 };
 
 /// A topic.
@@ -210,43 +213,6 @@ pub struct LogBounds {
     pub end: Offset,
 }
 
-impl StoredValue for LogBounds {
-    const WHAT: &'static str = "log bounds";
-
-    fn write(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.start.get());
-        out.put_u64(self.end.get());
-    }
-
-    fn read(reader: &mut Reader) -> Result<Self, CodecError> {
-        Ok(Self {
-            start: Offset::new(reader.u64()?),
-            end: Offset::new(reader.u64()?),
-        })
-    }
-}
-
-/// The lowest entry of a retry queue that may be there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RetryBounds {
-    /// No entry is below.
-    pub floor: u64,
-}
-
-impl StoredValue for RetryBounds {
-    const WHAT: &'static str = "retry bounds";
-
-    fn write(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.floor);
-    }
-
-    fn read(reader: &mut Reader) -> Result<Self, CodecError> {
-        Ok(Self {
-            floor: reader.u64()?,
-        })
-    }
-}
-
 /// A record that could not be worked on, as it was, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantineRecord {
@@ -260,6 +226,8 @@ pub struct QuarantineRecord {
     pub value: Bytes,
     /// When it was put away.
     pub at: WallTime,
+    /// For which group, where its key doesn't say: a message is read by many.
+    pub group: Option<GroupId>,
 }
 
 impl StoredValue for QuarantineRecord {
@@ -271,6 +239,7 @@ impl StoredValue for QuarantineRecord {
         write_bytes(out, &self.key);
         write_bytes(out, &self.value);
         out.put_i64(self.at.as_unix_millis());
+        write_option(out, self.group, |out, group| out.put_u64(group.get()));
     }
 
     fn read(reader: &mut Reader) -> Result<Self, CodecError> {
@@ -280,10 +249,11 @@ impl StoredValue for QuarantineRecord {
             key: reader.bytes()?,
             value: reader.bytes()?,
             at: WallTime::from_unix_millis(reader.i64()?),
+            group: reader.option("group", |reader| Ok(GroupId::new(reader.u64()?)))?,
         })
     }
 
     fn size_hint(&self) -> usize {
-        self.reason.len() + self.keyspace.len() + self.key.len() + self.value.len() + 32
+        self.reason.len() + self.keyspace.len() + self.key.len() + self.value.len() + 40
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::limits;
+use crate::{Mutant, limits};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -133,6 +133,10 @@ const REVIVE_FAILURE_BACKOFF_SECONDS: [u64; 16] = [
 #[must_use]
 pub fn revive_failure_backoff(failures: u32) -> Duration {
     let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
+    if Mutant::BackoffPastTheTable.is_on() {
+        let past = REVIVE_FAILURE_BACKOFF_SECONDS.get(index.saturating_add(1));
+        return seconds(*past.expect("mutant: the table has no such entry"));
+    }
     let delay = REVIVE_FAILURE_BACKOFF_SECONDS.get(index);
     seconds(*delay.unwrap_or(&7_200))
 }

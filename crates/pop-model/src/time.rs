@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use crate::Mutant;
+
 /// A moment of lease time, in milliseconds. Deadlines use it and nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseTime(u64);
@@ -86,25 +88,31 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    // A wall clock further ahead of the mark than this is taken to be wrong: leases then
-    // wait a day at most, and not the 25 years of a mistyped date.
-    const AHEAD_OF_MARK_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-
-    /// Starts lease time at the stored high-water mark, or at the wall clock where that
-    /// is ahead of the mark by up to a day: time that passed while the program was down
-    /// counts, a wrong date does not.
+    /// Starts lease time where [`resumed_lease_time`] says.
     #[must_use]
     pub fn resume(mark: Option<LeaseTime>) -> Self {
-        let wall = wall_now();
-        let wall = LeaseTime(u64::try_from(wall.0).unwrap_or(0));
-        let base = match mark {
-            Some(mark) => mark.max(wall.min(mark.saturating_add(Self::AHEAD_OF_MARK_MAX))),
-            None => wall,
-        };
+        let base = resumed_lease_time(mark, wall_now());
         Self {
             started: monotonic_now(),
             base,
         }
+    }
+}
+
+// A wall clock further ahead of the mark than this is taken to be wrong: leases then
+// wait a day at most, and not the 25 years of a mistyped date.
+const AHEAD_OF_MARK_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Where lease time goes on after a start: at the stored high-water mark, or at the wall
+/// clock where that is ahead of the mark by up to a day. Time that passed while the
+/// program was down counts, a wrong date does not.
+#[must_use]
+pub fn resumed_lease_time(mark: Option<LeaseTime>, wall: WallTime) -> LeaseTime {
+    let wall = LeaseTime(u64::try_from(wall.0).unwrap_or(0));
+    match mark {
+        Some(_) if Mutant::LeaseTimeGoesBack.is_on() => wall,
+        Some(mark) => mark.max(wall.min(mark.saturating_add(AHEAD_OF_MARK_MAX))),
+        None => wall,
     }
 }
 

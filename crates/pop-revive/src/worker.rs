@@ -1,22 +1,21 @@
 //! The durable revive loop: scan, decide, commit; each due delivery on its own.
 
-use std::{
-    any::Any, collections::HashSet, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
+use pop_cache::{Failure, RetrySink, Revival, RevivalKind, decide};
 use pop_model::{
-    Checkpoint, Clock, DueKey, LeaseTime, QuarantineRecord, REVIVE_FAILURES_MAX, ShardId,
+    Checkpoint, Clock, DueKey, LeaseTime, Mutant, QuarantineRecord, REVIVE_FAILURES_MAX, ShardId,
     StoredKey, revive_failure_backoff,
 };
 use pop_store::{
     Durability, Entry, Error, ErrorKind, Outcome, Result, Scan, Store, StoreExt, WriteBatch,
-    table::{DUE, LEASE, QuarantineSequence, lease, meta, quarantine},
+    table::{DUE, DueSchedule, DueTicket, LEASE, QuarantineSequence, lease, meta, quarantine},
 };
 use tracing::{debug, error, warn};
 
-use crate::{Classified, Due, DueSchedule, DueTicket, RetrySink, Revival, RevivalKind, classify};
+use crate::{Classified, Due, classify};
 
 /// How the reviver works.
 #[derive(Clone, Debug)]
@@ -73,7 +72,7 @@ pub struct PassReport {
 impl PassReport {
     fn count(&mut self, done: Done) {
         let count = match done {
-            Done::Revived(RevivalKind::Retried) => &mut self.retried,
+            Done::Revived(RevivalKind::Retried | RevivalKind::Again(_)) => &mut self.retried,
             Done::Revived(RevivalKind::DeadLettered) => &mut self.dead_lettered,
             Done::Revived(RevivalKind::Gone) => &mut self.gone,
             Done::BackedOff => &mut self.backed_off,
@@ -93,24 +92,6 @@ enum Done {
     Quarantined,
     Moved,
     Left(LeaseTime),
-}
-
-/// Every way in which a decision can fail, folded into one type at one place.
-#[derive(Debug)]
-enum Failure {
-    Error(crate::SinkError),
-    Panicked(String),
-    TimedOut(Duration),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Error(error) => write!(f, "{error}"),
-            Self::Panicked(message) => write!(f, "it panicked: {message}"),
-            Self::TimedOut(limit) => write!(f, "no answer within {limit:?}"),
-        }
-    }
 }
 
 /// Works off what is due. One at a time runs on a store.
@@ -317,22 +298,20 @@ impl<K: RetrySink> Reviver<K> {
     }
 
     async fn revive(&self, due: Due, now: LeaseTime) -> Result<Done> {
-        match self.decide(&due.checkpoint).await {
+        match decide(
+            self.sink.as_ref(),
+            &due.checkpoint,
+            self.options.decision_time_max,
+        )
+        .await
+        {
+            // A row is not a place where something could be ready.
+            Ok(revival) if matches!(revival.kind, RevivalKind::Again(_)) => {
+                let failure = Failure::Error("a stored delivery is not of an ordered queue".into());
+                self.back_off(due, failure, now).await
+            }
             Ok(revival) => self.commit(due, revival).await,
             Err(failure) => self.back_off(due, failure, now).await,
-        }
-    }
-
-    /// Asks the sink, and makes one outcome of everything that can go wrong: an error, a
-    /// panic in the call or in its future, a hang.
-    async fn decide(&self, checkpoint: &Checkpoint) -> Result<Revival<K::Token>, Failure> {
-        let limit = self.options.decision_time_max;
-        let call = async { self.sink.revive(checkpoint).await };
-        match tokio::time::timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
-            Ok(Ok(Ok(revival))) => Ok(revival),
-            Ok(Ok(Err(error))) => Err(Failure::Error(error)),
-            Ok(Err(panic)) => Err(Failure::Panicked(panic_message(panic.as_ref()))),
-            Err(_) => Err(Failure::TimedOut(limit)),
         }
     }
 
@@ -349,6 +328,7 @@ impl<K: RetrySink> Reviver<K> {
         {
             Ok(token) => {
                 self.sink.settled(&due.checkpoint, token);
+                self.sink.stored_ended(&due.checkpoint.identity);
                 Ok(Done::Revived(revival.kind))
             }
             Err(unsettled) => {
@@ -362,19 +342,39 @@ impl<K: RetrySink> Reviver<K> {
 
     /// Stores a delivery whose revive failed for later, or puts it away for good.
     async fn back_off(&self, due: Due, failure: Failure, now: LeaseTime) -> Result<Done> {
-        let failures = due.checkpoint.revive_failures.saturating_add(1);
+        let mut failures = due.checkpoint.revive_failures.saturating_add(1);
         let identity = due.checkpoint.identity;
+        if Mutant::NoBackoff.is_on() {
+            failures = 0;
+        }
+        if Mutant::ExhaustedIsDropped.is_on() && failures > self.options.failures_max {
+            let mut batch = WriteBatch::new();
+            lease::remove(&mut batch, due.row, &due.checkpoint);
+            batch.delete(DUE, due.hint);
+            self.store.write(batch, Durability::Buffered).await?;
+            return Ok(Done::Quarantined);
+        }
         if failures > self.options.failures_max {
             let reason = format!("its revive failed {failures} times, at last: {failure}");
             let mut batch = WriteBatch::new();
             batch
                 .delete(DUE, due.hint)
                 .delete(DUE, due.checkpoint.due_key());
-            return self
+            let checkpoint = due.checkpoint;
+            let done = self
                 .put_away(batch, due.hinted_at, due.row_key, due.row, reason)
-                .await;
+                .await?;
+            if matches!(done, Done::Quarantined) {
+                self.sink.quarantined(&checkpoint);
+                self.sink.stored_ended(&checkpoint.identity);
+            }
+            return Ok(done);
         }
-        let delay = revive_failure_backoff(failures);
+        let delay = if Mutant::NoBackoff.is_on() {
+            Duration::from_millis(1)
+        } else {
+            revive_failure_backoff(failures)
+        };
         warn!(queue = %identity.queue, offset = identity.offset.get(), failures, ?delay, %failure, "a revive failed; it is tried again");
         let ticket = self
             .schedule
@@ -385,6 +385,15 @@ impl<K: RetrySink> Reviver<K> {
             visible_at: ticket.deadline(),
             revive_failures: failures,
             ..due.checkpoint
+        };
+        let later = if Mutant::RewriteLosesFields.is_on() {
+            Checkpoint {
+                suspend: false,
+                delivery_attempt: 1,
+                ..later
+            }
+        } else {
+            later
         };
         let mut batch = WriteBatch::new();
         batch.delete(DUE, due.hint);
@@ -442,6 +451,7 @@ impl<K: RetrySink> Reviver<K> {
             key: row_key,
             value: row,
             at: self.clock.wall(),
+            group: None,
         };
         let sequence = self.quarantine.next(self.clock.lease());
         quarantine::put_away(&mut batch, sequence, LEASE, record);
@@ -520,7 +530,7 @@ struct OpenPass<'a> {
 
 impl<'a> OpenPass<'a> {
     fn begin(schedule: &'a DueSchedule, shard: ShardId) -> Self {
-        let floor = schedule.cursor(shard).lock().begin_pass();
+        let floor = schedule.begin_pass(shard);
         Self {
             schedule,
             shard,
@@ -531,10 +541,7 @@ impl<'a> OpenPass<'a> {
 
     fn end(mut self, cleared: LeaseTime, next: Option<LeaseTime>) -> LeaseTime {
         self.ended = true;
-        self.schedule
-            .cursor(self.shard)
-            .lock()
-            .end_pass(cleared, next)
+        self.schedule.end_pass(self.shard, cleared, next)
     }
 }
 
@@ -542,15 +549,7 @@ impl Drop for OpenPass<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.schedule
-                .cursor(self.shard)
-                .lock()
-                .end_pass(self.floor, Some(self.floor));
+                .end_pass(self.shard, self.floor, Some(self.floor));
         }
     }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "without a message".into())
 }

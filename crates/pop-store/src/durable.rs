@@ -37,6 +37,21 @@ impl<W> Durable<W> {
     }
 }
 
+impl<A, B> Durable<(A, B)> {
+    /// The proofs of two works that one write settled.
+    pub fn split(self) -> (Durable<A>, Durable<B>) {
+        let (first, second) = self.work;
+        (Durable::new(first), Durable::new(second))
+    }
+}
+
+impl<W> Durable<Vec<W>> {
+    /// The proof of each work that one write settled.
+    pub fn into_each(self) -> impl Iterator<Item = Durable<W>> {
+        self.work.into_iter().map(Durable::new)
+    }
+}
+
 /// A write that did not settle, with the work that it was for.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]

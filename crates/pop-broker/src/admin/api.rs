@@ -5,11 +5,18 @@ use serde::{Deserialize, Serialize};
 
 /// GET lists topics, POST takes a [`NewTopic`].
 pub(crate) const TOPICS: &str = "/api/topics";
-/// GET describes the topic of a [`Named`] query.
+/// GET describes the topic of a [`Named`] query, DELETE deletes it.
 pub(crate) const TOPIC: &str = "/api/topic";
 /// GET lists groups, POST takes a [`NewGroup`].
 pub(crate) const GROUPS: &str = "/api/groups";
-/// GET lists quarantined records, by a [`Page`] query.
+/// DELETE deletes the group of a [`GroupToDelete`] query.
+pub(crate) const GROUP: &str = "/api/group";
+/// GET shows the progress of a [`Consumption`] query, POST takes a [`Reset`].
+pub(crate) const OFFSETS: &str = "/api/offsets";
+/// GET tells how messages end by their age, POST takes a [`ConfirmClock`].
+pub(crate) const RETENTION: &str = "/api/retention";
+/// GET lists quarantined records, by a [`Page`] query. POST takes a [`Redrive`], DELETE
+/// drops the record of a [`Place`] query.
 pub(crate) const QUARANTINE: &str = "/api/quarantine";
 
 /// A name in a namespace; the empty one is the default.
@@ -19,6 +26,28 @@ pub(crate) struct Named {
     #[serde(default)]
     pub(crate) namespace: String,
     pub(crate) name: String,
+}
+
+/// A group that is to be deleted.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GroupToDelete {
+    #[serde(default)]
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// Its dead-letter topic goes with it; it stays if absent.
+    #[serde(default)]
+    pub(crate) with_dead_letters: bool,
+}
+
+/// What was deleted.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Deleted {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// The dead-letter topic of the group, if it stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dead_letters_kept: Option<String>,
 }
 
 /// A topic that is to be made.
@@ -68,6 +97,9 @@ pub(crate) struct NewGroup {
     pub(crate) delivery_attempts_max: Option<u32>,
     /// Earliest if absent.
     pub(crate) start: Option<Start>,
+    /// Whether it consumes message groups in order; not if absent.
+    #[serde(default)]
+    pub(crate) fifo: bool,
 }
 
 /// A group.
@@ -77,6 +109,7 @@ pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) delivery_attempts_max: u32,
     pub(crate) start: Start,
+    pub(crate) fifo: bool,
     pub(crate) created_at_unix_ms: i64,
 }
 
@@ -88,6 +121,50 @@ pub(crate) enum Start {
     Earliest,
     /// Behind the last one.
     Latest,
+}
+
+/// A group on a topic.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Consumption {
+    #[serde(default)]
+    pub(crate) namespace: String,
+    pub(crate) group: String,
+    pub(crate) topic: String,
+}
+
+/// How far a group has come in a queue.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Progress {
+    /// Absent for the retry queue.
+    pub(crate) queue: Option<u32>,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) committed: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) lag: u64,
+}
+
+/// Where a group is to go on.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reset {
+    pub(crate) of: Consumption,
+    pub(crate) to: ResetTo,
+}
+
+/// A place in each queue, or in one.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ResetTo {
+    /// The first message that is still there.
+    Earliest,
+    /// Behind the last one.
+    Latest,
+    /// The first message that was stored at or after this moment.
+    TimeUnixMs(i64),
+    /// An offset of one queue.
+    Offset { queue: u32, offset: u64 },
 }
 
 /// Which records to list.
@@ -117,6 +194,34 @@ pub(crate) struct Quarantined {
     pub(crate) keyspace: String,
     pub(crate) key_hex: String,
     pub(crate) value_bytes: usize,
+}
+
+/// How messages end by their age.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Retention {
+    /// How long they are kept; for ever if absent.
+    pub(crate) keep_seconds: Option<u64>,
+    /// How far the clock jumped, in milliseconds: nothing ends until it is confirmed.
+    pub(crate) clock_jumped_by_ms: Option<i64>,
+}
+
+/// Says that the clock is right.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfirmClock {}
+
+/// A record that is to be put back to work.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Redrive {
+    pub(crate) place: u64,
+}
+
+/// The place of a record.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Place {
+    pub(crate) place: u64,
 }
 
 /// Why something was not done.

@@ -2,10 +2,13 @@
 
 use axum::{
     Json,
-    extract::{State, rejection::JsonRejection},
+    extract::{
+        Query, State,
+        rejection::{JsonRejection, QueryRejection},
+    },
     http::StatusCode,
 };
-use pop_broker::{Broker, BrokerError, GroupSpec};
+use pop_broker::{Broker, BrokerError, DeadLetters, GroupSpec};
 use pop_model::{GroupName, GroupRecord, Namespace, RetryPolicy, StartPosition};
 
 use super::{api, problem::Problem};
@@ -29,9 +32,29 @@ pub(super) async fn create(
         name: GroupName::user(&Namespace::new(&new.namespace)?, &new.name)?,
         policy,
         start: new.start.map_or(StartPosition::Earliest, Into::into),
+        fifo: new.fifo,
     };
     let group = broker.create_group(spec).await?;
     Ok((StatusCode::CREATED, Json(summary(&group))))
+}
+
+pub(super) async fn delete(
+    State(broker): State<Broker>,
+    named: Result<Query<api::GroupToDelete>, QueryRejection>,
+) -> Result<Json<api::Deleted>, Problem> {
+    let Query(named) = named?;
+    let name = GroupName::user(&Namespace::new(&named.namespace)?, &named.name)?;
+    let dead_letters = match named.with_dead_letters {
+        true => DeadLetters::Delete,
+        false => DeadLetters::Keep,
+    };
+    let deleted = broker.delete_group(&name, dead_letters).await?;
+    let kept = deleted.dead_letters_kept;
+    Ok(Json(api::Deleted {
+        namespace: named.namespace,
+        name: named.name,
+        dead_letters_kept: kept.map(|topic| topic.name().into()),
+    }))
 }
 
 fn summary(group: &GroupRecord) -> api::Group {
@@ -40,6 +63,7 @@ fn summary(group: &GroupRecord) -> api::Group {
         name: group.name.name().into(),
         delivery_attempts_max: group.policy.delivery_attempts_max(),
         start: group.start.into(),
+        fifo: group.fifo,
         created_at_unix_ms: group.created_at.as_unix_millis(),
     }
 }

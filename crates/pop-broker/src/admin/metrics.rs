@@ -49,6 +49,14 @@ fn render(broker: &Broker) -> String {
             count(groups.len()),
         );
     }
+    if let Ok(retention) = broker.retention() {
+        add(
+            "pop_retention_stopped",
+            "gauge",
+            "1 while no message ends by its age because the clock jumped.",
+            retention.stopped_by.is_some().into(),
+        );
+    }
     let counts = broker.counts();
     for (name, help, value) in [
         (
@@ -80,6 +88,26 @@ fn render(broker: &Broker) -> String {
             "pop_messages_quarantined_total",
             "Messages put in quarantine when they were to be handed out.",
             counts.quarantined,
+        ),
+        (
+            "pop_quarantine_redriven_total",
+            "Records put back to work from quarantine.",
+            counts.redriven,
+        ),
+        (
+            "pop_quarantine_dropped_total",
+            "Records dropped from quarantine by an operator.",
+            counts.quarantine_dropped,
+        ),
+        (
+            "pop_messages_expired_total",
+            "Messages ended by their age.",
+            counts.expired,
+        ),
+        (
+            "pop_messages_expired_unacked_total",
+            "Messages ended by their age that a group had not acknowledged, once a group.",
+            counts.expired_unacked,
         ),
     ] {
         add(name, "counter", help, value);

@@ -3,18 +3,24 @@
 //!
 //! It has no passwords, so it listens on this machine alone unless told otherwise. A web
 //! page of somebody else can't make a browser change anything: what changes something
-//! takes JSON by its content type, which a browser does not send across sites unasked.
+//! is a DELETE or takes JSON by its content type, and a browser sends neither across sites
+//! unasked.
 
 pub(crate) mod api;
 
 mod group;
 mod health;
 mod metrics;
+mod offset;
 mod problem;
 mod quarantine;
+mod retention;
 mod topic;
 
-use axum::{Router, routing::get};
+use axum::{
+    Router,
+    routing::{delete, get},
+};
 use pop_broker::Broker;
 
 /// All that is answered.
@@ -23,9 +29,20 @@ pub(crate) fn router(broker: Broker) -> Router {
         .route("/health", get(health::show))
         .route("/metrics", get(metrics::show))
         .route(api::TOPICS, get(topic::list).post(topic::create))
-        .route(api::TOPIC, get(topic::describe))
+        .route(api::TOPIC, get(topic::describe).delete(topic::delete))
         .route(api::GROUPS, get(group::list).post(group::create))
-        .route(api::QUARANTINE, get(quarantine::list))
+        .route(api::OFFSETS, get(offset::show).post(offset::reset))
+        .route(api::GROUP, delete(group::delete))
+        .route(
+            api::RETENTION,
+            get(retention::show).post(retention::confirm),
+        )
+        .route(
+            api::QUARANTINE,
+            get(quarantine::list)
+                .post(quarantine::redrive)
+                .delete(quarantine::drop_record),
+        )
         .fallback(problem::not_found)
         .with_state(broker)
 }

@@ -18,15 +18,23 @@ pub(super) struct Problem(StatusCode, String);
 impl From<BrokerError> for Problem {
     fn from(error: BrokerError) -> Self {
         let status = match &error {
-            BrokerError::TopicNotFound(_) | BrokerError::GroupNotFound(_) => StatusCode::NOT_FOUND,
-            BrokerError::TopicExists(_) | BrokerError::GroupExists(_) => StatusCode::CONFLICT,
-            BrokerError::TopicName(_)
+            BrokerError::TopicNotFound(_)
+            | BrokerError::GroupNotFound(_)
+            | BrokerError::QueueNotFound { .. }
+            | BrokerError::Deleted
+            | BrokerError::QuarantineNotFound(_) => StatusCode::NOT_FOUND,
+            BrokerError::TopicExists(_)
+            | BrokerError::GroupExists(_)
+            | BrokerError::NotRedriven { .. } => StatusCode::CONFLICT,
+            BrokerError::InternalTopic(_)
+            | BrokerError::TopicName(_)
             | BrokerError::GroupName(_)
             | BrokerError::QueueCount { .. }
             | BrokerError::RetryPolicy(_) => StatusCode::BAD_REQUEST,
-            BrokerError::Recovering | BrokerError::ShuttingDown | BrokerError::Busy(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            BrokerError::Recovering
+            | BrokerError::ShuttingDown
+            | BrokerError::Busy(_)
+            | BrokerError::TooManyInFlight(_) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())
@@ -59,7 +67,16 @@ impl IntoResponse for Problem {
 
 /// The answer to a path that is none.
 pub(super) async fn not_found() -> Problem {
-    let paths = [api::TOPICS, api::TOPIC, api::GROUPS, api::QUARANTINE].join(", ");
+    let paths = [
+        api::TOPICS,
+        api::TOPIC,
+        api::GROUPS,
+        api::GROUP,
+        api::OFFSETS,
+        api::RETENTION,
+        api::QUARANTINE,
+    ];
+    let paths = paths.join(", ");
     let error = format!("no such path: there are /health, /metrics, {paths}");
     Problem(StatusCode::NOT_FOUND, error)
 }

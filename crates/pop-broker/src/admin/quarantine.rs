@@ -2,7 +2,10 @@
 
 use axum::{
     Json,
-    extract::{Query, State, rejection::QueryRejection},
+    extract::{
+        Query, State,
+        rejection::{JsonRejection, QueryRejection},
+    },
 };
 use data_encoding::HEXLOWER;
 use pop_broker::Broker;
@@ -30,6 +33,24 @@ pub(super) async fn list(
         records: records.collect(),
         next,
     }))
+}
+
+pub(super) async fn redrive(
+    State(broker): State<Broker>,
+    redrive: Result<Json<api::Redrive>, JsonRejection>,
+) -> Result<Json<api::Place>, Problem> {
+    let Json(api::Redrive { place }) = redrive?;
+    broker.redrive(place).await?;
+    Ok(Json(api::Place { place }))
+}
+
+pub(super) async fn drop_record(
+    State(broker): State<Broker>,
+    place: Result<Query<api::Place>, QueryRejection>,
+) -> Result<Json<api::Quarantined>, Problem> {
+    let Query(api::Place { place }) = place?;
+    let record = broker.drop_quarantined(place).await?;
+    Ok(Json(summary(place, &record)))
 }
 
 fn summary(place: u64, record: &QuarantineRecord) -> api::Quarantined {

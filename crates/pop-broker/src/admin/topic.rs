@@ -53,6 +53,20 @@ pub(super) async fn describe(
     Ok(Json(api::TopicDescription { topic, bounds }))
 }
 
+pub(super) async fn delete(
+    State(broker): State<Broker>,
+    named: Result<Query<api::Named>, QueryRejection>,
+) -> Result<Json<api::Deleted>, Problem> {
+    let Query(named) = named?;
+    let name = TopicName::readable(&Namespace::new(&named.namespace)?, &named.name)?;
+    broker.delete_topic(&name).await?;
+    Ok(Json(api::Deleted {
+        namespace: named.namespace,
+        name: named.name,
+        dead_letters_kept: None,
+    }))
+}
+
 fn summary(topic: &Topic) -> api::Topic {
     let record = topic.record();
     api::Topic {

@@ -50,6 +50,18 @@ impl Client {
         self.read(agent().post(self.url(path)).send_json(body))
     }
 
+    pub(super) fn delete<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<T, Failure> {
+        let mut request = agent().delete(self.url(path));
+        for (name, value) in query {
+            request = request.query(name, value);
+        }
+        self.read(request.call())
+    }
+
     /// Prints an answer: as it is, or as `text` puts it.
     pub(super) fn print<T: Serialize>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
         if self.json {

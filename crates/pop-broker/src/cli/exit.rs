@@ -61,6 +61,15 @@ impl Failure {
         }
     }
 
+    /// What can't be undone is done only when it was said twice.
+    pub(crate) fn unless_sure(sure: bool, what: &str) -> Result<(), Self> {
+        if sure {
+            return Ok(());
+        }
+        let problem = format!("{what}; nothing was done: add --yes to do it");
+        Err(Self::new(Exit::Usage, problem))
+    }
+
     /// An error with what caused it.
     pub(crate) fn because(exit: Exit, error: &dyn Error) -> Self {
         Self::new(exit, chain(error))

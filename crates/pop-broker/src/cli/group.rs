@@ -1,4 +1,4 @@
-//! `group`: make and look at consumer groups.
+//! `group`: make, look at and delete consumer groups.
 
 use clap::{Args, Subcommand};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::admin::api::{self, Start};
 
-/// Makes and shows consumer groups of a serving broker.
+/// Makes, shows and deletes consumer groups of a serving broker.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Group {
@@ -21,7 +21,9 @@ const EXAMPLES: &str = "\
 Examples:
   pop-broker group create billing --delivery-attempts-max 5
   pop-broker group create audit --start latest
-  pop-broker group list";
+  pop-broker group create ledger --fifo
+  pop-broker group list
+  pop-broker group delete audit --yes";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -40,6 +42,29 @@ enum Command {
         /// (behind the last one) [default: earliest]
         #[arg(long, value_name = "WHERE", hide_possible_values = true)]
         start: Option<Start>,
+        /// Consumes the messages of a message group in order, one batch at a time
+        #[arg(long)]
+        fifo: bool,
+        #[command(flatten)]
+        client: Client,
+    },
+    /// Deletes a group with its offsets, its deliveries and its retries, for good
+    ///
+    /// It is gone when this returns. Messages stay, for other groups; a group of the same
+    /// name is another one and begins where new groups do. Its dead-letter topic stays
+    /// unless --with-dead-letters is given: a group of the same name adds to it.
+    Delete {
+        /// Its name
+        name: String,
+        /// Its namespace; the default one if absent
+        #[arg(long, default_value = "", hide_default_value = true)]
+        namespace: String,
+        /// Delete its dead-letter topic, too
+        #[arg(long)]
+        with_dead_letters: bool,
+        /// Do it: there is no way back
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         client: Client,
     },
@@ -58,6 +83,7 @@ impl Group {
                 namespace,
                 delivery_attempts_max,
                 start,
+                fifo,
                 client,
             } => {
                 let new = api::NewGroup {
@@ -65,11 +91,39 @@ impl Group {
                     name,
                     delivery_attempts_max,
                     start,
+                    fifo,
                 };
                 let made: api::Group = client.post(api::GROUPS, &new)?;
                 client.print(&made, |made| {
                     let attempts = made.delivery_attempts_max;
                     format!("created group {}, {attempts} deliveries at most", made.name)
+                });
+            }
+            Command::Delete {
+                name,
+                namespace,
+                with_dead_letters,
+                yes,
+                client,
+            } => {
+                let letters = match with_dead_letters {
+                    true => " and ends its dead letters",
+                    false => "",
+                };
+                let what = format!("this forgets how far group {name} has come{letters}");
+                Failure::unless_sure(yes, &what)?;
+                let query = [
+                    ("namespace", namespace),
+                    ("name", name),
+                    ("with_dead_letters", with_dead_letters.to_string()),
+                ];
+                let deleted: api::Deleted = client.delete(api::GROUP, &query)?;
+                client.print(&deleted, |deleted| match &deleted.dead_letters_kept {
+                    None => format!("deleted group {}", deleted.name),
+                    Some(kept) => format!(
+                        "deleted group {}; its dead letters stay in topic {kept}",
+                        deleted.name
+                    ),
                 });
             }
             Command::List { client } => {
@@ -93,8 +147,10 @@ fn list(groups: &[api::Group]) -> String {
                     Start::Earliest => "earliest".into(),
                     Start::Latest => "latest".into(),
                 },
+                if group.fifo { "fifo" } else { "any" }.into(),
             ]
         })
         .collect();
-    table(["GROUP", "NAMESPACE", "DELIVERIES AT MOST", "START"], &rows)
+    let titles = ["GROUP", "NAMESPACE", "DELIVERIES AT MOST", "START", "ORDER"];
+    table(titles, &rows)
 }

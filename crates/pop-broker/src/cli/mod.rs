@@ -3,7 +3,9 @@
 mod client;
 mod exit;
 mod group;
+mod offset;
 mod quarantine;
+mod retention;
 mod serve;
 mod table;
 mod topic;
@@ -42,7 +44,9 @@ enum Command {
     Serve(serve::Serve),
     Topic(topic::Topic),
     Group(group::Group),
+    Offset(offset::Offset),
     Quarantine(quarantine::Quarantine),
+    Retention(retention::Retention),
 }
 
 /// Runs the command that was typed.
@@ -51,7 +55,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Topic(topic) => topic.run(),
         Command::Group(group) => group.run(),
+        Command::Offset(offset) => offset.run(),
         Command::Quarantine(quarantine) => quarantine.run(),
+        Command::Retention(retention) => retention.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -69,4 +69,5 @@ Examples:
         [[groups]]
         name = \"billing\"
         delivery-attempts-max = 5     # 17 if absent; then the dead-letter topic
-        start = \"latest\"              # the setting `new-group-start` if absent";
+        start = \"latest\"              # the setting `new-group-start` if absent
+        fifo = true                   # message groups in order; false if absent";

@@ -1,4 +1,4 @@
-//! `topic`: make and look at topics.
+//! `topic`: make, look at and delete topics.
 
 use clap::{Args, Subcommand};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::admin::api;
 
-/// Makes and shows topics of a serving broker.
+/// Makes, shows and deletes topics of a serving broker.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Topic {
@@ -22,7 +22,8 @@ Examples:
   pop-broker topic create orders --queues 8
   pop-broker topic list
   pop-broker topic describe orders --json
-  pop-broker topic describe %DLQ%billing      the dead letters of group billing";
+  pop-broker topic describe %DLQ%billing      the dead letters of group billing
+  pop-broker topic delete orders --yes";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -42,6 +43,23 @@ enum Command {
     },
     /// Lists all topics, those of the broker's own included
     List {
+        #[command(flatten)]
+        client: Client,
+    },
+    /// Deletes a topic with all its messages, for every group and for good
+    ///
+    /// It is gone when this returns: nobody sends to it or receives from it any more, and
+    /// its name is free. What it leaves behind is swept by and by. A client that still uses
+    /// the name makes another, empty topic where topics are made on demand.
+    Delete {
+        /// Its name
+        name: String,
+        /// Its namespace; the default one if absent
+        #[arg(long, default_value = "", hide_default_value = true)]
+        namespace: String,
+        /// Do it: there is no way back
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         client: Client,
     },
@@ -79,6 +97,20 @@ impl Topic {
             Command::List { client } => {
                 let topics: Vec<api::Topic> = client.get(api::TOPICS, &[])?;
                 client.print(&topics, |topics| list(topics));
+            }
+            Command::Delete {
+                name,
+                namespace,
+                yes,
+                client,
+            } => {
+                let what = format!("this ends all messages of topic {name}, for every group");
+                Failure::unless_sure(yes, &what)?;
+                let query = [("namespace", namespace), ("name", name)];
+                let deleted: api::Deleted = client.delete(api::TOPIC, &query)?;
+                client.print(&deleted, |deleted| {
+                    format!("deleted topic {}", deleted.name)
+                });
             }
             Command::Describe {
                 name,

@@ -8,7 +8,10 @@ use pop_model::{StartPosition, limits};
 use pop_store::Durability;
 use serde::{Deserialize, Deserializer, de};
 
-use super::file::{GroupChoice, TopicChoice};
+use super::{
+    age::Age,
+    file::{GroupChoice, TopicChoice},
+};
 
 /// Choices of one source; what it does not choose is `None`.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
@@ -93,6 +96,14 @@ pub(crate) struct Choices {
     /// earliest: at the first message that is still there. latest: behind the last one.
     #[arg(long, value_name = "WHERE", env = "POP_NEW_GROUP_START")]
     pub(crate) new_group_start: Option<Start>,
+
+    /// How long messages are kept, such as 7d, 12h or 30m; off: for ever [default: 7d]
+    ///
+    /// Older ones end for every group, acknowledged or not, with a count and a line in the
+    /// log; one that a consumer has, or that is to be delivered again, is kept for it.
+    #[arg(long, value_name = "AGE", env = "POP_RETENTION")]
+    #[serde(default, deserialize_with = "age")]
+    pub(crate) retention: Option<Age>,
 
     /// What is logged to stderr: error, warn, info, debug or trace, or per module, such as
     /// warn,pop_broker=debug [default: info, of the engines warn]
@@ -189,12 +200,18 @@ impl Choices {
             auto_create_groups: self.auto_create_groups.or(other.auto_create_groups),
             queues: self.queues.or(other.queues),
             new_group_start: self.new_group_start.or(other.new_group_start),
+            retention: self.retention.or(other.retention),
             log: self.log.or(other.log),
             log_format: self.log_format.or(other.log_format),
             topics: [self.topics, other.topics].concat(),
             groups: [self.groups, other.groups].concat(),
         }
     }
+}
+
+fn age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Age>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(de::Error::custom)
 }
 
 fn backend<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Backend>, D::Error> {

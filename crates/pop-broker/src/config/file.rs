@@ -35,6 +35,8 @@ pub(crate) struct GroupChoice {
     #[serde(default, deserialize_with = "attempts")]
     delivery_attempts_max: Option<u32>,
     pub(crate) start: Option<Start>,
+    #[serde(default)]
+    pub(crate) fifo: bool,
 }
 
 impl TopicChoice {
@@ -156,6 +158,7 @@ mod tests {
         );
         check_refused("store = \"floppy\"", "line 1, key store", "floppy");
         check_refused("tls = \"on\"", "line 1, key tls", "self-signed");
+        check_refused("retention = \"7\"", "line 1, key retention", "7d");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! environment and filled by the file; the first that has a choice wins, and what nobody
 //! chose has a default.
 
+mod age;
 mod choices;
 mod file;
 mod settings;

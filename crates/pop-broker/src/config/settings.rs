@@ -4,6 +4,7 @@ use std::{
     env,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
 use pop_broker::{
@@ -19,6 +20,8 @@ use crate::cli::{Exit, Failure};
 
 const PORT: u16 = 8081;
 const ADMIN_PORT: u16 = 8082;
+/// Long enough for a consumer that is down over a long weekend.
+const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The engines tell of each of their files.
 const LOG: &str = "info,fjall=warn,lsm_tree=warn,sled=warn";
 
@@ -36,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) catalog: CatalogOptions,
     pub(crate) topics: Vec<TopicSpec>,
     pub(crate) groups: Vec<GroupSpec>,
+    pub(crate) retention: Option<Duration>,
     pub(crate) log: EnvFilter,
     pub(crate) log_format: LogFormat,
 }
@@ -53,6 +57,7 @@ impl Settings {
             name: group.name(),
             policy: group.policy(),
             start: group.start.map_or(catalog.start, StartPosition::from),
+            fifo: group.fifo,
         });
         Ok(Self {
             store,
@@ -68,6 +73,7 @@ impl Settings {
             ack_durability: choices.ack_durability.unwrap_or(Answer::Async).into(),
             topics: topics.collect(),
             groups: groups.collect(),
+            retention: choices.retention.map_or(Some(RETENTION), |age| age.0),
             log: filter(choices.log.as_deref().unwrap_or(LOG))?,
             log_format: choices.log_format.unwrap_or(LogFormat::Text),
             catalog,
@@ -80,6 +86,7 @@ impl Settings {
         options.send_durability = self.send_durability;
         options.ack_durability = self.ack_durability;
         options.catalog = self.catalog.clone();
+        options.retention = self.retention;
         options
     }
 }
@@ -167,6 +174,7 @@ mod tests {
         assert!(settings.listen.ip().is_loopback());
         assert!(settings.admin.ip().is_loopback());
         assert_eq!(settings.send_durability, Durability::Synced);
+        assert_eq!(settings.retention, Some(7 * Duration::from_secs(86_400)));
     }
 
     #[track_caller]

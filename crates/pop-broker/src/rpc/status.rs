@@ -47,9 +47,9 @@ impl Refusal {
     /// too: any other code makes push consumers repeat the call for ever.
     pub(super) fn of_handle(error: BrokerError) -> Self {
         match error {
-            BrokerError::GroupNotFound(_) | BrokerError::TopicNotFound(_) => {
-                Self::new(Code::InvalidReceiptHandle, error.to_string())
-            }
+            BrokerError::GroupNotFound(_)
+            | BrokerError::TopicNotFound(_)
+            | BrokerError::Deleted => Self::new(Code::InvalidReceiptHandle, error.to_string()),
             error => error.into(),
         }
     }
@@ -69,7 +69,7 @@ impl From<BrokerError> for Refusal {
                 Code::InvalidReceiptHandle
             }
             BrokerError::Unsupported(_) => Code::NotImplemented,
-            BrokerError::Busy(_) => Code::TooManyRequests,
+            BrokerError::Busy(_) | BrokerError::TooManyInFlight(_) => Code::TooManyRequests,
             // Not too many requests: there are clients that give up on that at once, and
             // all of them try again after this.
             BrokerError::Recovering | BrokerError::ShuttingDown => Code::InternalServerError,
@@ -78,10 +78,15 @@ impl From<BrokerError> for Refusal {
                 tracing::warn!(%error, "a call failed");
                 Code::InternalServerError
             }
-            BrokerError::BatchSize(_)
+            BrokerError::Deleted => Code::NotFound,
+            BrokerError::InternalTopic(_)
+            | BrokerError::QuarantineNotFound(_)
+            | BrokerError::NotRedriven { .. }
+            | BrokerError::BatchSize(_)
             | BrokerError::TopicExists(_)
             | BrokerError::GroupExists(_)
             | BrokerError::QueueCount { .. }
+            | BrokerError::QueueNotFound { .. }
             | BrokerError::RetryPolicy(_) => Code::BadRequest,
         };
         Self::new(code, error.to_string())

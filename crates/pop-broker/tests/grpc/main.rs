@@ -9,6 +9,7 @@
 
 mod ack;
 mod connection;
+mod fifo;
 mod receive;
 mod route;
 mod send;

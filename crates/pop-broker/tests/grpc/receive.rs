@@ -10,8 +10,8 @@ use pop_proto::v2::{
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    Server, attempt, code, message, options, receive, receive_request, receive_some, request,
-    request_of, resource, seconds, send, send_ok, soon,
+    Server, ack, attempt, code, handle, message, options, receive, receive_request, receive_some,
+    request, request_of, resource, seconds, send, send_ok, soon,
 };
 
 #[tokio::test]
@@ -286,4 +286,38 @@ async fn a_poll_is_never_longer_than_the_broker_allows() {
     poll.long_polling_timeout = Some(seconds(i64::MAX));
     let answer = soon(receive(&mut client, request(poll))).await;
     assert_eq!(answer.code, Code::MessageNotFound);
+}
+
+#[tokio::test]
+async fn a_client_that_is_held_back_to_the_end_is_told_that_too_much_is_out() {
+    // Mutant: `BoundIgnored`, or the error of a refused request: a client would not try
+    // again.
+    let mut bounded = options(1);
+    bounded.cache.in_flight_per_group_max = 1;
+    let server = Server::start_with(bounded, RpcOptions::new(), TlsChoice::SelfSigned).await;
+    let mut client = server.client().await;
+    for id in ["1", "2"] {
+        send_ok(&mut client, "orders", id).await;
+    }
+    let first = receive_some(&mut client, "orders", "billing").await;
+    assert_eq!(first.len(), 1);
+    let mut poll = receive_request("orders", "billing");
+    poll.long_polling_timeout = Some(seconds(1));
+    let held_back = soon(receive(&mut client, request(poll))).await;
+    assert_eq!(held_back.code, Code::TooManyRequests);
+    assert!(held_back.messages.is_empty());
+
+    // Woken by an acknowledgement, long before its poll is over.
+    let mut poll = receive_request("orders", "billing");
+    poll.long_polling_timeout = Some(seconds(20));
+    let mut other = server.client().await;
+    let handle = handle(&first[0]);
+    let ack = async {
+        sleep(Duration::from_millis(200)).await;
+        ack(&mut other, "orders", "billing", &[&handle]).await
+    };
+    let waiting = receive(&mut client, request(poll));
+    let (received, acked) = soon(async { tokio::join!(waiting, ack) }).await;
+    assert_eq!(code(&acked.status), Code::Ok);
+    assert_eq!((received.code, received.messages.len()), (Code::Ok, 1));
 }

@@ -1,11 +1,13 @@
 //! Reads the rows and says where each message of each group is, so that a test can hold
 //! P1 to P4 against the store itself and not against what the broker says of it.
+//!
+//! A lease that is only in memory has no row: its message is where it was before.
 
 use std::collections::BTreeMap;
 
 use pop_model::{
-    Checkpoint, LeaseKey, LogKey, MarkPage, Message, Offset, QuarantineRecord, RetryEntry,
-    RetryKey, StoredKey, StoredValue, SubscriptionQueue, TopicName,
+    Checkpoint, GroupRecord, LeaseKey, LogKey, MarkPage, Message, Offset, QuarantineRecord,
+    QueueId, RetryEntry, RetryKey, StoredKey, StoredValue, SubscriptionQueue, TopicName,
 };
 use pop_store::{
     Entry, Keyspace, MemStore, Scan, Store, StoreExt,
@@ -19,8 +21,10 @@ pub(crate) enum Place {
     Ready,
     /// Out, with this attempt and deadline.
     Leased { attempt: u32, deadline_ms: u64 },
-    /// Ready for this attempt.
+    /// Ready for this attempt, or out for it in memory.
     Retry { attempt: u32 },
+    /// An entry that is settled and was left behind.
+    Litter,
     /// In the group's dead-letter topic.
     DeadLettered,
     /// Put away.
@@ -30,41 +34,66 @@ pub(crate) enum Place {
 /// The places of each message of each subscribed group, by group and message id.
 pub(crate) type Audit = BTreeMap<(String, String), Vec<Place>>;
 
+/// What a queue's group has settled, as the store has it.
+struct Settled {
+    committed: Offset,
+    pages: BTreeMap<u64, MarkPage>,
+}
+
+impl Settled {
+    async fn of(store: &MemStore, queue: SubscriptionQueue, start: Offset) -> Self {
+        let (stored, pages) = progress::load(store, queue).await.unwrap();
+        Self {
+            committed: stored.map_or(start, |progress| progress.committed),
+            pages: pages.into_iter().collect(),
+        }
+    }
+
+    fn has(&self, offset: Offset) -> bool {
+        let (page, place) = MarkPage::locate(offset);
+        let is_marked = self.pages.get(&page).is_some_and(|marks| marks.get(place));
+        offset < self.committed || is_marked
+    }
+}
+
+/// A message that waits for another delivery, and where it waits.
+struct Waiting {
+    key: RetryKey,
+    entry: RetryEntry,
+    place: Place,
+}
+
 /// Reads everything.
 pub(crate) async fn audit(store: &MemStore) -> Audit {
-    let topics = meta::topics(store).await.unwrap();
     let groups = meta::groups(store).await.unwrap();
     let quarantined = quarantine::list(store, 0, usize::MAX).await.unwrap();
     let log = messages(store).await;
-    let retries = retries(store).await;
+    let retries = retries(store, &quarantined).await;
     let mut audit = Audit::new();
-    for (queue, record) in meta::subscriptions(store).await.unwrap() {
+    let subscriptions = meta::subscriptions(store).await.unwrap();
+    let own = subscriptions
+        .into_iter()
+        .filter(|(queue, _)| !queue.is_retry());
+    for (queue, record) in own {
         let group = groups.iter().find(|group| group.id == queue.group).unwrap();
-        let letters = TopicName::dead_letter(&group.name);
-        let letters = topics.iter().find(|topic| topic.name == letters);
-        let dead: Vec<&str> = log
-            .iter()
-            .filter(|(key, _)| letters.is_some_and(|topic| topic.id == key.queue.topic))
-            .filter_map(|(_, letter)| Some(letter.origin.as_ref()?.message_id.as_str()))
-            .collect();
-        let (stored, pages) = progress::load(store, queue).await.unwrap();
-        let committed = stored.map_or(record.start, |progress| progress.committed);
-        let pages: BTreeMap<u64, MarkPage> = pages.into_iter().collect();
+        let dead = dead_letters(store, group, &log).await;
+        let settled = Settled::of(store, queue, record.start).await;
         let own = log.iter().filter(|(key, _)| key.queue == queue.log_queue());
         for (key, message) in own.filter(|(key, _)| key.offset >= record.start) {
             let mut places = Vec::new();
-            let (page, bit) = MarkPage::locate(key.offset);
-            let is_marked = pages.get(&page).is_some_and(|marks| marks.get(bit));
-            if key.offset >= committed && !is_marked {
-                places.push(Place::Ready);
+            if settled.has(key.offset) {
+                places.extend(lease(store, queue, key.offset).await);
+            } else {
+                // The row of an ordered delivery leaves its offset open.
+                let place = lease(store, queue, key.offset).await;
+                places.push(place.unwrap_or(Place::Ready));
             }
-            places.extend(lease(store, queue, key.offset).await);
-            let of_it = retries.iter().filter(|(of, entry)| {
-                of.group == queue.group && entry.source == key.queue && entry.offset == key.offset
+            let of_it = retries.iter().filter(|waiting| {
+                waiting.key.group == queue.group
+                    && waiting.entry.source == key.queue
+                    && waiting.entry.offset == key.offset
             });
-            places.extend(of_it.map(|(_, entry)| Place::Retry {
-                attempt: entry.delivery_attempt,
-            }));
+            places.extend(of_it.map(|waiting| waiting.place.clone()));
             let letters = dead.iter().filter(|dead| **dead == message.message_id);
             places.extend(letters.map(|_| Place::DeadLettered));
             let put_away = quarantined
@@ -76,6 +105,22 @@ pub(crate) async fn audit(store: &MemStore) -> Audit {
         }
     }
     audit
+}
+
+/// The ids of the messages in the dead-letter topic of a group.
+async fn dead_letters(
+    store: &MemStore,
+    group: &GroupRecord,
+    log: &[(LogKey, Message)],
+) -> Vec<String> {
+    let name = TopicName::dead_letter(&group.name);
+    let Some(topic) = meta::topic_by_name(store, &name).await.unwrap() else {
+        return Vec::new();
+    };
+    let letters = log.iter().filter(|(key, _)| key.queue.topic == topic.id);
+    letters
+        .filter_map(|(_, letter)| Some(letter.origin.as_ref()?.message_id.clone()))
+        .collect()
 }
 
 async fn lease(store: &MemStore, queue: SubscriptionQueue, offset: Offset) -> Option<Place> {
@@ -97,13 +142,36 @@ pub(crate) async fn messages(store: &MemStore) -> Vec<(LogKey, Message)> {
     rows.filter_map(message).collect()
 }
 
-async fn retries(store: &MemStore) -> Vec<(RetryKey, RetryEntry)> {
-    let rows = all(store, RETRY).await.into_iter();
-    let entry = |row: Entry| {
+async fn retries(store: &MemStore, quarantined: &[(u64, QuarantineRecord)]) -> Vec<Waiting> {
+    let mut retries = Vec::new();
+    for row in all(store, RETRY).await {
         let key = RetryKey::decode(row.key).unwrap();
-        Some((key, RetryEntry::decode(row.value).ok()?))
-    };
-    rows.filter_map(entry).collect()
+        let Ok(entry) = RetryEntry::decode(row.value) else {
+            continue;
+        };
+        let queue = SubscriptionQueue {
+            group: key.group,
+            topic: key.topic,
+            queue: QueueId::RETRY,
+        };
+        let sequence = Offset::new(key.sequence);
+        let attempt = entry.delivery_attempt;
+        let settled = Settled::of(store, queue, Offset::ZERO).await;
+        let place = if !settled.has(sequence) {
+            Place::Retry { attempt }
+        } else if let Some(leased) = lease(store, queue, sequence).await {
+            leased
+        } else if quarantined
+            .iter()
+            .any(|(_, record)| is_about(record, queue, sequence))
+        {
+            Place::Quarantined
+        } else {
+            Place::Litter
+        };
+        retries.push(Waiting { key, entry, place });
+    }
+    retries
 }
 
 fn is_about(record: &QuarantineRecord, queue: SubscriptionQueue, offset: Offset) -> bool {

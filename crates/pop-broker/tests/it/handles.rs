@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use pop_broker::BrokerError;
+use pop_broker::{BrokerError, Delivery};
 use pop_model::{HandleError, limits::INVISIBLE_MS_MAX};
 
 use crate::{
     audit::{Place, audit},
-    world::{INVISIBLE, SECOND, World, group, request, seen, topic},
+    world::{INVISIBLE, SECOND, World, group, seen, topic},
 };
 
 /// Where message `a` of group `g` is.
@@ -22,6 +22,7 @@ async fn an_acknowledged_message_never_comes_again() {
     world.send("orders", "a").await;
     let delivery = world.receive_one("g", "orders").await;
     world.ack("g", "orders", &delivery).await.unwrap();
+    world.rest().await;
     assert!(place(&world).await.is_empty());
     world.advance(INVISIBLE * 4).await;
     assert!(world.receive("g", "orders").await.is_empty());
@@ -41,7 +42,7 @@ async fn an_acknowledgement_works_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_acknowledgement_counts_while_the_message_was_not_made_ready() {
-    // The deadline alone refuses nothing. The clock jumps; the reviver has not looked yet.
+    // The deadline alone refuses nothing. The clock jumps; the sweep has not looked yet.
     let world = World::new().await;
     world.send("orders", "a").await;
     let delivery = world.receive_one("g", "orders").await;
@@ -53,8 +54,8 @@ async fn a_late_acknowledgement_counts_while_the_message_was_not_made_ready() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_handle_is_refused_and_leaves_the_newer_delivery_alone() {
-    // P3, BR-D05, BR-D10. Mutant: `lease` without the identity check: the stale
-    // acknowledgement was answered OK and ended the second delivery.
+    // P3, BR-D05, BR-D10: the second delivery is one of the retry queue. Mutant: an
+    // acknowledgement of a settled offset without a row that is answered OK.
     let world = World::new().await;
     world.send("orders", "a").await;
     let stale = world.receive_one("g", "orders").await;
@@ -235,13 +236,10 @@ async fn an_acknowledgement_and_a_change_at_once_end_the_delivery() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_handle_outlives_a_restart_as_long_as_its_delivery() {
-    let world = World::new().await;
-    world.send("orders", "a").await;
-    world.send("orders", "b").await;
-    let deliveries = world.receive("g", "orders").await;
-    let world = world.crash(usize::MAX).await;
+/// `a` is acknowledged and `b` comes again at its deadline, both delivered in a run before.
+async fn check_outlives(world: World, deliveries: &[Delivery]) {
+    // Nothing is ready: both are out still.
+    assert!(world.receive("g", "orders").await.is_empty());
     world.ack("g", "orders", &deliveries[0]).await.unwrap();
     world.advance(INVISIBLE).await;
     assert_eq!(seen(&world.receive("g", "orders").await), [("b", 2)]);
@@ -251,19 +249,58 @@ async fn a_handle_outlives_a_restart_as_long_as_its_delivery() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handle_of_a_lease_that_a_crash_lost_does_not_end_the_next_delivery() {
-    // BR-D06: the new lease is of the same message, attempt and generation; the incarnation
-    // tells them apart. Mutant: a fixed incarnation: the old handle was answered OK.
+async fn a_handle_outlives_a_restart_as_long_as_its_delivery() {
+    // Mutant: a close without the spill: both were ready at once.
+    for stays in [false, true] {
+        let world = World::new().await;
+        world.send("orders", "a").await;
+        world.send("orders", "b").await;
+        let deliveries = world.receive("g", "orders").await;
+        if stays {
+            world.stay().await;
+        }
+        check_outlives(world.restart().await, &deliveries).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_outlives_a_crash_once_its_delivery_was_stored() {
     let world = World::new().await;
     world.send("orders", "a").await;
-    world.try_receive("g", "nothing").await.unwrap();
     world.send("orders", "b").await;
-    let old = world
-        .broker
-        .receive(request("g", "orders"))
-        .await
-        .unwrap()
-        .take();
+    let deliveries = world.receive("g", "orders").await;
+    world.stay().await;
+    check_outlives(world.crash(usize::MAX).await, &deliveries).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_of_a_lease_that_a_crash_ended_acks_what_was_not_handed_out_since() {
+    // P3: a crash ends leases that were only in memory, and their consumer may be done.
+    // Mutant: `find` without the previous incarnation: the work was done twice.
+    let world = World::new().await;
+    world.send("orders", "a").await;
+    world.send("orders", "b").await;
+    let old = world.receive("g", "orders").await;
+    let world = world.crash(usize::MAX).await;
+    world.ack("g", "orders", &old[0]).await.unwrap();
+    // It has no time that could be changed: it is ready.
+    let changed = world.change("g", "orders", &old[1], SECOND).await;
+    assert!(matches!(changed, Err(BrokerError::DeliveryOver)));
+    assert_eq!(seen(&world.receive("g", "orders").await), [("b", 1)]);
+    let world = world.crash(usize::MAX).await;
+    // Two runs ago: nobody can tell what was handed out since.
+    let refused = world.ack("g", "orders", &old[1]).await;
+    assert!(matches!(refused, Err(BrokerError::DeliveryOver)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_of_a_lease_that_a_crash_ended_does_not_end_the_next_delivery() {
+    // BR-D06: the new lease is of the same message, attempt and generation; the incarnation
+    // tells them apart. Mutant: `OldIncarnationSettles`: the old handle was answered OK.
+    let world = World::new().await;
+    world.send("orders", "a").await;
+    world.send("orders", "b").await;
+    let old = world.receive("g", "orders").await;
     let world = world.crash(0).await;
     let new = world.receive("g", "orders").await;
     assert_eq!(seen(&new), [("a", 1), ("b", 1)]);
@@ -274,4 +311,27 @@ async fn a_handle_of_a_lease_that_a_crash_lost_does_not_end_the_next_delivery() 
     for delivery in &new {
         world.ack("g", "orders", delivery).await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_handle_of_a_mixed_batch_ends_its_own_message() {
+    // BR-L03, and the ancestor's fault 16: one receive of retries and new messages.
+    // Mutant: `HandlesMixedUp`.
+    let world = World::new().await;
+    for id in ["a", "b"] {
+        world.send("orders", id).await;
+    }
+    world.receive("g", "orders").await;
+    world.advance(INVISIBLE).await;
+    for id in ["c", "d"] {
+        world.send("orders", id).await;
+    }
+    let mixed = world.receive("g", "orders").await;
+    assert_eq!(seen(&mixed), [("a", 2), ("b", 2), ("c", 1), ("d", 1)]);
+    for delivery in [&mixed[0], &mixed[2]] {
+        world.ack("g", "orders", delivery).await.unwrap();
+    }
+    world.advance(INVISIBLE).await;
+    let again = world.receive("g", "orders").await;
+    assert_eq!(seen(&again), [("b", 3), ("d", 2)]);
 }

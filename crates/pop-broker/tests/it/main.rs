@@ -1,5 +1,5 @@
 //! The broker's promises, through its library API: on a store in memory, on one that
-//! fails when told to, and over power cuts. P1 to P6 are those of the design.
+//! fails when told to, and over power cuts. P1 to P7 are those of the design.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,15 +10,22 @@
 )]
 
 mod audit;
-mod model;
+mod owned;
 mod world;
 
+mod bounds;
+mod deletion;
 mod faults;
+mod fifo;
 mod handles;
+mod leases;
 mod progress;
 mod quarantine;
-mod random;
 mod receive;
 mod recovery;
 mod redelivery;
+mod redrive;
+mod reset;
+mod retention;
+mod revives;
 mod send;

@@ -65,7 +65,8 @@ async fn a_log_row_that_is_broken_goes_to_quarantine_and_its_neighbours_are_deli
     let world = world_with(&["a", "b", "c"]).await;
     let (key, _) = locate(&world, "a").await;
     overwrite(&world, LOG, key.encode()).await;
-    assert_eq!(ids(&world.receive("g", "orders").await), ["b", "c"]);
+    let deliveries = world.receive("g", "orders").await;
+    assert_eq!(ids(&deliveries), ["b", "c"]);
     let records = put_away(&world).await;
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].keyspace, LOG.name());
@@ -74,6 +75,10 @@ async fn a_log_row_that_is_broken_goes_to_quarantine_and_its_neighbours_are_deli
     assert!(!records[0].reason.is_empty());
 
     // Once: a restart does not find it again, and the row itself stays where it is.
+    for delivery in &deliveries {
+        world.ack("g", "orders", delivery).await.unwrap();
+    }
+    world.rest().await;
     let world = world.crash(usize::MAX).await;
     assert!(world.receive("g", "orders").await.is_empty());
     assert_eq!(put_away(&world).await.len(), 1);
@@ -126,6 +131,7 @@ async fn a_body_that_gets_a_hole_while_it_is_out_goes_to_quarantine_at_its_next_
 async fn a_lease_row_that_is_broken_goes_to_quarantine_and_its_neighbours_come_again() {
     let world = world_with(&["a", "b", "c"]).await;
     world.receive("g", "orders").await;
+    world.stay().await;
     let key = lease_key(&world, "a").await;
     overwrite(&world, LEASE, key.clone()).await;
     world.advance(INVISIBLE).await;
@@ -142,6 +148,7 @@ async fn a_lease_row_that_is_broken_goes_to_quarantine_and_its_neighbours_come_a
 async fn an_acknowledgement_of_a_broken_lease_row_is_an_error_and_its_neighbours_are_acked() {
     let world = world_with(&["a", "b"]).await;
     let deliveries = world.receive("g", "orders").await;
+    world.stay().await;
     overwrite(&world, LEASE, lease_key(&world, "a").await).await;
     assert!(world.ack("g", "orders", &deliveries[0]).await.is_err());
     world.ack("g", "orders", &deliveries[1]).await.unwrap();

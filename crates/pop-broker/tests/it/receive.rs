@@ -126,6 +126,7 @@ async fn a_receive_finds_the_few_that_it_wants_among_ten_thousand_that_it_does_n
         "it did not wait for a wake-up"
     );
     world.ack("g", "orders", &found[0]).await.unwrap();
+    world.rest().await;
 
     // What was skipped is settled: it does not come again, to anybody of the group.
     let world = world.crash(usize::MAX).await;
@@ -350,6 +351,7 @@ async fn a_batch_of_the_largest_messages_goes_out_in_parts_and_nothing_is_left()
     let first = world.receive("g", "orders").await;
     let rest = world.receive("g", "orders").await;
     assert_eq!(first.len() + rest.len(), 8);
+    world.stay().await;
     let places = audit(&world.rows()).await;
     let leased = |places: &Vec<Place>| matches!(places[..], [Place::Leased { attempt: 2, .. }]);
     assert!(places.values().all(leased), "{places:?}");

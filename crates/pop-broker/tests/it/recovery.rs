@@ -15,22 +15,60 @@ use crate::{
     world::{INVISIBLE, SECOND, World, group, ids, message, request, seen, topic},
 };
 
+/// A flush interval, and the time to write.
+const FLUSH: Duration = Duration::from_millis(51);
+
 #[tokio::test(start_paused = true)]
 async fn after_a_power_cut_what_was_not_acknowledged_comes_again_and_nothing_else() {
-    // P4. The acknowledgement is durable; so are the leases, which come back at their
-    // deadline with one attempt more, and the message that nobody had comes at once.
-    let world = World::with(|options| options.ack_durability = Durability::Synced).await;
-    for id in ["a", "b", "c"] {
-        world.send("orders", id).await;
+    // P4. The acknowledgement is durable. What was only in memory is ready again, as it
+    // was; what was stored comes at its deadline with one attempt more; and the message
+    // that nobody had comes at once. Mutant: `RestartIgnoresMarks`: `a` came again.
+    for stays in [false, true] {
+        let world = World::with(|options| options.ack_durability = Durability::Synced).await;
+        for id in ["a", "b", "c"] {
+            world.send("orders", id).await;
+        }
+        let deliveries = world.receive("g", "orders").await;
+        if stays {
+            world.stay().await;
+        }
+        // From the middle, so that it is above the committed offset.
+        world.ack("g", "orders", &deliveries[1]).await.unwrap();
+        world.send("orders", "d").await;
+        let world = world.crash(0).await;
+        let at_once = world.receive("g", "orders").await;
+        if stays {
+            assert_eq!(seen(&at_once), [("d", 1)]);
+        } else {
+            assert_eq!(seen(&at_once), [("a", 1), ("c", 1), ("d", 1)]);
+        }
+        world.advance(INVISIBLE).await;
+        let again = world.receive("g", "orders").await;
+        assert_eq!(seen(&again), [("a", 2), ("c", 2), ("d", 2)]);
     }
-    let deliveries = world.receive("g", "orders").await;
-    world.ack("g", "orders", &deliveries[0]).await.unwrap();
-    world.send("orders", "d").await;
-    let world = world.crash(0).await;
-    assert_eq!(seen(&world.receive("g", "orders").await), [("d", 1)]);
-    world.advance(INVISIBLE).await;
-    let again = world.receive("g", "orders").await;
-    assert_eq!(seen(&again), [("b", 2), ("c", 2), ("d", 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn acknowledgements_are_durable_within_one_flush() {
+    // P4: after a crash only the acknowledgements of the last flush interval come again.
+    // Nobody receives or acknowledges anything meanwhile (BR-I02). Mutants:
+    // `FlushOnlyWithTraffic`; a flush that is not synced: all 32 came again.
+    for (waits, comes_again) in [(Duration::ZERO, 32), (FLUSH, 0)] {
+        let world = World::new().await;
+        for number in 0..32 {
+            world.send("orders", &format!("m{number:02}")).await;
+        }
+        for delivery in world.receive("g", "orders").await {
+            world.ack("g", "orders", &delivery).await.unwrap();
+        }
+        // Idle by every clock.
+        world.clock.advance(waits);
+        tokio::time::sleep(waits).await;
+        let world = world.crash(0).await;
+        let again = world.receive("g", "orders").await;
+        assert_eq!(again.len(), comes_again, "after {waits:?}");
+        assert!(again.iter().all(|it| it.delivery_attempt == 1));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -38,12 +76,18 @@ async fn a_lease_that_a_power_cut_lost_comes_again_at_once_with_the_same_attempt
     // BR-E06: once a crash, and a crash costs no attempt.
     let mut world = World::new().await;
     world.send("orders", "a").await;
-    world.try_receive("g", "nothing").await.unwrap();
     world.try_receive("g", "orders").await.unwrap();
     for _ in 0..3 {
-        world = world.crash(0).await;
+        world = world.crash(usize::MAX).await;
         let delivery = world.receive_one("g", "orders").await;
         assert_eq!(delivery.delivery_attempt, 1);
+    }
+    // The same of a delivery that is not the first.
+    world.advance(INVISIBLE).await;
+    for _ in 0..3 {
+        let delivery = world.receive_one("g", "orders").await;
+        assert_eq!(delivery.delivery_attempt, 2);
+        world = world.crash(usize::MAX).await;
     }
 }
 
@@ -51,9 +95,15 @@ async fn a_lease_that_a_power_cut_lost_comes_again_at_once_with_the_same_attempt
 async fn attempts_go_on_counting_over_restarts() {
     let mut world = World::new().await;
     world.send("orders", "a").await;
-    for attempt in 1..=5 {
+    for attempt in 1..=6 {
         assert_eq!(seen(&world.receive("g", "orders").await), [("a", attempt)]);
-        world = world.crash(usize::MAX).await;
+        if attempt % 2 == 0 {
+            world.stay().await;
+            world = world.crash(usize::MAX).await;
+        } else {
+            world = world.restart().await;
+        }
+        assert!(world.receive("g", "orders").await.is_empty());
         world.advance(INVISIBLE).await;
     }
 }
@@ -68,12 +118,21 @@ async fn a_power_cut_between_expiry_and_redelivery_loses_nothing() {
         world.receive("g", "orders").await;
         world.send("orders", "e").await;
         world.advance(INVISIBLE).await;
+        let unsynced = world.rows().unsynced_count();
         let world = world.crash(keep).await;
         world.rest().await;
         assert_each_in_one_place(&audit(&world.rows()).await, &[]);
         let again = world.receive("g", "orders").await;
-        let expected = [("a", 2), ("b", 2), ("c", 2), ("d", 2), ("e", 1)];
+        // The entries and the marks are one batch: all of it is there, or none.
+        let attempt = again[0].delivery_attempt;
+        let expected = ["a", "b", "c", "d"].map(|id| (id, attempt));
+        let expected: Vec<_> = expected.into_iter().chain([("e", 1)]).collect();
         assert_eq!(seen(&again), expected, "keep {keep}");
+        if keep == 0 {
+            assert_eq!(attempt, 1, "its lease was lost with the power");
+        } else if keep >= unsynced {
+            assert_eq!(attempt, 2, "its end was written");
+        }
     }
 }
 
@@ -167,7 +226,7 @@ async fn a_wall_clock_set_far_ahead_and_back_leaves_nothing_waiting_for_years() 
     world
         .clock
         .set_wall(pop_model::WallTime::from_unix_millis(5));
-    let world = world.crash(usize::MAX).await;
+    let world = world.restart().await;
     world.advance(INVISIBLE).await;
     let delivery = world.receive_one("g", "orders").await;
     assert_eq!(delivery.delivery_attempt, 2);

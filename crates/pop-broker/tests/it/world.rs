@@ -31,6 +31,8 @@ use pop_store::{
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// How long the tests hide messages, unless they say otherwise.
 pub(crate) const INVISIBLE: Duration = Duration::from_secs(30);
+/// How long a lease stays in memory before it is stored.
+pub(crate) const STAY: Duration = Duration::from_secs(10);
 
 pub(crate) fn topic(name: &str) -> TopicName {
     TopicName::user(&Namespace::default(), name).unwrap()
@@ -92,6 +94,7 @@ impl World {
         let mut options = BrokerOptions::new(Arc::new(entropy)).with_clock(Arc::new(clock.clone()));
         options.catalog.queues = 1;
         options.reviver.idle_max = Duration::from_millis(40);
+        options.cache.idle_max = Duration::from_millis(40);
         change(&mut options);
         Self::live(MemStore::new(&KEYSPACES), clock, options).await
     }
@@ -114,7 +117,17 @@ impl World {
         }
     }
 
+    /// Shuts down, and starts again on what that left.
+    pub(crate) async fn restart(self) -> Self {
+        self.broker.shutdown().await.unwrap();
+        self.life.over.store(true, Ordering::Relaxed);
+        // All of it is durable: a power cut after it takes nothing.
+        let content = self.life.store.lock().crash(0);
+        Self::live(content, self.clock, self.options).await
+    }
+
     /// Cuts the power, keeps the first `keep` of the unsynced writes, and starts again.
+    /// Leases that were only in memory are over.
     pub(crate) async fn crash(self, keep: usize) -> Self {
         let content = self.cut(keep).await;
         Self::live(content, self.clock, self.options).await
@@ -152,9 +165,15 @@ impl World {
         self.rest().await;
     }
 
-    /// Lets everything that runs by itself come to rest.
+    /// Lets everything that runs by itself come to rest: what is due is swept, and what was
+    /// acknowledged is flushed.
     pub(crate) async fn rest(&self) {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
+
+    /// Lets every lease stay so long that it is stored.
+    pub(crate) async fn stay(&self) {
+        self.advance(STAY).await;
     }
 
     /// Waits until the broker serves again. It must, in a bounded time (P5).
@@ -175,11 +194,21 @@ impl World {
 
     /// Makes a group that gets a message `attempts` times.
     pub(crate) async fn create_group(&self, name: &str, attempts: u32) {
+        self.make_group(name, attempts, false).await;
+    }
+
+    /// Makes a group that consumes in order, and gets a message `attempts` times.
+    pub(crate) async fn create_fifo_group(&self, name: &str, attempts: u32) {
+        self.make_group(name, attempts, true).await;
+    }
+
+    async fn make_group(&self, name: &str, attempts: u32, fifo: bool) {
         let policy = RetryPolicy::new(attempts, Backoff::Customized(vec![SECOND])).unwrap();
         let spec = GroupSpec {
             name: group(name),
             policy,
             start: StartPosition::Earliest,
+            fifo,
         };
         self.broker.create_group(spec).await.unwrap();
     }

@@ -62,6 +62,9 @@ async fn metrics_count_what_happened() {
         "pop_messages_revived_total 1",
         "pop_messages_dead_lettered_total 0",
         "pop_messages_quarantined_total 0",
+        "pop_messages_expired_total 0",
+        "pop_messages_expired_unacked_total 0",
+        "pop_retention_stopped 0",
     ] {
         assert!(text.lines().any(|it| it == line), "{line} in {text}");
     }
@@ -109,6 +112,19 @@ fn an_empty_quarantine_is_listed_as_such() {
     let broker = bench.serve_memory();
     let text = ask(&broker, &["quarantine", "list"]);
     assert_eq!(text, "nothing is in quarantine here\n");
+}
+
+#[test]
+fn how_long_messages_are_kept_is_told() {
+    let bench = Bench::new();
+    let text = ask(&bench.serve_memory(), &["retention", "show"]);
+    assert_eq!(text, "messages are kept for 604800 s\n");
+    let off = bench.serve(&["--store", "memory", "--retention", "off"]);
+    let text = ask(&off, &["retention", "show"]);
+    assert_eq!(text, "messages are kept for ever\n");
+    let text = ask(&off, &["retention", "confirm", "--json"]);
+    let status: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(status["clock_jumped_by_ms"], Value::Null);
 }
 
 #[test]

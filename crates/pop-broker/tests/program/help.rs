@@ -17,11 +17,18 @@ fn every_command_has_help() {
         &["topic", "create"],
         &["topic", "list"],
         &["topic", "describe"],
+        &["topic", "delete"],
         &["group"],
         &["group", "create"],
         &["group", "list"],
+        &["group", "delete"],
+        &["retention"],
+        &["retention", "show"],
+        &["retention", "confirm"],
         &["quarantine"],
         &["quarantine", "list"],
+        &["quarantine", "redrive"],
+        &["quarantine", "drop"],
     ] {
         let text = help(command);
         assert!(text.contains("Usage: pop-broker"), "{command:?}: {text}");
@@ -30,7 +37,7 @@ fn every_command_has_help() {
 
 #[test]
 fn commands_of_several_parts_show_examples() {
-    for command in ["serve", "topic", "group", "quarantine"] {
+    for command in ["serve", "topic", "group", "retention", "quarantine"] {
         let text = help(&[command]);
         assert!(text.contains("\nExamples:\n"), "{command}: {text}");
     }
@@ -44,11 +51,11 @@ fn every_setting_has_an_environment_variable_and_a_default() {
         .filter_map(|line| line.trim().strip_prefix("--"));
     let mut flags: Vec<_> = flags.filter_map(|line| line.split(' ').next()).collect();
     flags.sort_unstable();
-    assert_eq!(flags.len(), 16, "{flags:?}");
+    assert_eq!(flags.len(), 17, "{flags:?}");
     for flag in flags {
         let variable = format!("[env: POP_{}=", flag.replace('-', "_").to_uppercase());
         assert!(text.contains(&variable), "{flag}");
     }
     // All but the file and the two of a certificate, which are absent by default.
-    assert_eq!(text.matches("[default: ").count(), 13, "{text}");
+    assert_eq!(text.matches("[default: ").count(), 14, "{text}");
 }

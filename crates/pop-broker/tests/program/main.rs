@@ -16,6 +16,7 @@ mod process;
 
 mod admin;
 mod bench;
+mod delete;
 mod help;
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 mod keep;

@@ -10,7 +10,7 @@ fn topics_and_groups_of_the_file_are_made_once() {
     let text = "store = \"memory\"\nqueues = 3\n\n[[topics]]\nname = \"orders\"\n\n\
                 [[topics]]\nname = \"audit\"\nnamespace = \"eu\"\nqueues = 9\n\n\
                 [[topics]]\nname = \"orders\"\nqueues = 5\n\n\
-                [[groups]]\nname = \"billing\"\ndelivery-attempts-max = 2\nstart = \"latest\"\n";
+                [[groups]]\nname = \"billing\"\ndelivery-attempts-max = 2\nstart = \"latest\"\nfifo = true\n";
     let file = bench.write("broker.toml", text);
     let broker = bench.serve(&["--config", &file]);
     let topics = ask(&broker, &["topic", "list"]);
@@ -23,7 +23,7 @@ fn topics_and_groups_of_the_file_are_made_once() {
     let groups = ask(&broker, &["group", "list"]);
     let row = groups.lines().nth(1).unwrap();
     let row: Vec<_> = row.split_whitespace().collect();
-    assert_eq!(row, ["billing", "-", "2", "latest"]);
+    assert_eq!(row, ["billing", "-", "2", "latest", "fifo"]);
 }
 
 /// Each source names an address that is taken: the refusal tells whose was tried.

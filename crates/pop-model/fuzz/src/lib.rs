@@ -4,11 +4,11 @@
 use bytes::Bytes;
 use pop_model::{
     BodyChunkKey, BodyPendingKey, Checkpoint, DeliveryIdentity, DueKey, Generation, GroupId,
-    GroupName, GroupRecord, HandleKey, HandleKeyring, HandleKeys, Incarnation, LeaseKey, LogBounds,
-    LogKey, MarkPage, MarkPageKey, Message, MetaKey, Namespace, Offset, Progress, ProgressKey,
-    QuarantineKey, QuarantineRecord, QueueId, RetryBounds, RetryEntry, RetryKey, StoredKey,
-    StoredValue, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord, TimerKey, TopicId,
-    TopicName, TopicNameKind, TopicRecord, codec::reader::Reader,
+    GroupName, GroupRecord, HandleKey, HandleKeyring, HandleKeys, Incarnation, LeaseKey, LogKey,
+    MarkPage, MarkPageKey, Message, MetaKey, Namespace, Offset, Progress, ProgressKey,
+    QuarantineKey, QuarantineRecord, QueueId, Retained, RetainedKey, RetryEntry, RetryKey,
+    StoredKey, StoredValue, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord, TimerKey,
+    TopicId, TopicName, TopicNameKind, TopicRecord, codec::reader::Reader,
 };
 
 /// Decodes `data` as every kind of key. A key that comes out goes back to the same bytes.
@@ -29,6 +29,7 @@ pub fn keys(data: &[u8]) {
     check::<RetryKey>(&data);
     check::<TimerKey>(&data);
     check::<QuarantineKey>(&data);
+    check::<RetainedKey>(&data);
     check::<MetaKey>(&data);
 }
 
@@ -55,8 +56,7 @@ pub fn values(data: &[u8]) {
     check::<TopicRecord>(data);
     check::<GroupRecord>(data);
     check::<SubscriptionRecord>(data);
-    check::<LogBounds>(data);
-    check::<RetryBounds>(data);
+    check::<Retained>(data);
     check::<QuarantineRecord>(data);
 }
 

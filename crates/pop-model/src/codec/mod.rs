@@ -17,6 +17,7 @@
 //! | 0x08 | [`RetryKey`](key::RetryKey) | group, topic, sequence |
 //! | 0x09 | [`TimerKey`](key::TimerKey) | shard, due, sequence |
 //! | 0x0A | [`QuarantineKey`](key::QuarantineKey) | sequence |
+//! | 0x0B | [`RetainedKey`](key::RetainedKey) | topic, queue, offset |
 //! | 0x10 to 0x1F | [`MetaKey`](key::MetaKey) | a sub-kind each |
 //!
 //! A code that goes out of use stays reserved.

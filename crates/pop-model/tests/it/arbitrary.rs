@@ -7,11 +7,11 @@ use bytes::Bytes;
 use pop_model::{
     Backoff, BodyChunkKey, BodyEncoding, BodyId, BodyPendingKey, Checkpoint, DeadLetterOrigin,
     DeliveryIdentity, DueKey, Generation, GroupId, GroupName, GroupRecord, HandleKey, HandleKeys,
-    Incarnation, LeaseKey, LeaseTime, LogBounds, LogKey, LogQueue, MarkPage, MarkPageKey, Message,
+    Holder, Incarnation, LeaseKey, LeaseTime, LogKey, LogQueue, MarkPage, MarkPageKey, Message,
     MessageBody, MessageKind, MetaKey, Namespace, Offset, Progress, ProgressKey, QuarantineKey,
-    QuarantineRecord, QueueId, RetryBounds, RetryEntry, RetryKey, RetryKind, RetryPolicy, ShardId,
-    StartPosition, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord, TimerKey, TopicId,
-    TopicName, TopicRecord, WallTime,
+    QuarantineRecord, QueueId, Retained, RetainedKey, RetryEntry, RetryKey, RetryKind, RetryPolicy,
+    ShardId, StartPosition, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord, TimerKey,
+    TopicId, TopicName, TopicRecord, WallTime,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -183,6 +183,10 @@ pub(crate) fn quarantine_key() -> impl Strategy<Value = QuarantineKey> {
     number().prop_map(|sequence| QuarantineKey { sequence })
 }
 
+pub(crate) fn retained_key() -> impl Strategy<Value = RetainedKey> {
+    (log_queue(), offset()).prop_map(|(queue, offset)| RetainedKey { queue, offset })
+}
+
 pub(crate) fn meta_key() -> impl Strategy<Value = MetaKey> {
     prop_oneof![
         text().prop_map(MetaKey::Counter),
@@ -191,15 +195,15 @@ pub(crate) fn meta_key() -> impl Strategy<Value = MetaKey> {
         number().prop_map(|id| MetaKey::Group(GroupId::new(id))),
         group().prop_map(MetaKey::GroupByName),
         queue().prop_map(MetaKey::Subscription),
-        log_queue().prop_map(MetaKey::LogBounds),
-        (number(), number()).prop_map(|(group, topic)| MetaKey::RetryBounds {
-            group: GroupId::new(group),
-            topic: TopicId::new(topic),
-        }),
+        log_queue().prop_map(MetaKey::LogStart),
         Just(MetaKey::HandleKeys),
         Just(MetaKey::Incarnation),
         Just(MetaKey::LeaseClockMark),
         shard().prop_map(MetaKey::DueFloor),
+        log_queue().prop_map(MetaKey::LogEnd),
+        number().prop_map(|id| MetaKey::DeletedTopic(TopicId::new(id))),
+        number().prop_map(|id| MetaKey::DeletedGroup(GroupId::new(id))),
+        Just(MetaKey::RetentionClock),
     ]
 }
 
@@ -252,17 +256,13 @@ pub(crate) fn checkpoint() -> impl Strategy<Value = Checkpoint> {
 }
 
 pub(crate) fn retry_entry() -> impl Strategy<Value = RetryEntry> {
-    let counts = (small_number(), small_number());
-    let rest = (lease(), option::of(number()));
-    (log_queue(), offset(), number(), counts, rest).prop_map(
-        |(source, offset, epoch, (delivery_attempt, generation), rest)| RetryEntry {
+    (log_queue(), offset(), number(), small_number(), lease()).prop_map(
+        |(source, offset, epoch, delivery_attempt, first_popped_at)| RetryEntry {
             source,
             offset,
             epoch: SubscriptionEpoch::new(epoch),
             delivery_attempt,
-            generation: Generation::new(generation),
-            first_popped_at: rest.0,
-            message_group_hash: rest.1,
+            first_popped_at,
         },
     )
 }
@@ -407,23 +407,28 @@ pub(crate) fn subscription_record() -> impl Strategy<Value = SubscriptionRecord>
     })
 }
 
-pub(crate) fn log_bounds() -> impl Strategy<Value = LogBounds> {
-    (offset(), offset()).prop_map(|(start, end)| LogBounds { start, end })
-}
-
-pub(crate) fn retry_bounds() -> impl Strategy<Value = RetryBounds> {
-    number().prop_map(|floor| RetryBounds { floor })
+pub(crate) fn retained() -> impl Strategy<Value = Retained> {
+    let holder = (number(), number()).prop_map(|(group, epoch)| Holder {
+        group: GroupId::new(group),
+        epoch: SubscriptionEpoch::new(epoch),
+    });
+    (vec(holder, 0..4), vec(any::<u8>(), 0..32)).prop_map(|(holders, row)| Retained {
+        holders,
+        row: row.into(),
+    })
 }
 
 pub(crate) fn quarantine_record() -> impl Strategy<Value = QuarantineRecord> {
     let bytes = || vec(any::<u8>(), 0..32).prop_map(Bytes::from);
-    (text(), text(), bytes(), bytes(), wall()).prop_map(|(reason, keyspace, key, value, at)| {
-        QuarantineRecord {
+    let group = option::of(number().prop_map(GroupId::new));
+    (text(), text(), bytes(), bytes(), wall(), group).prop_map(
+        |(reason, keyspace, key, value, at, group)| QuarantineRecord {
             reason,
             keyspace,
             key,
             value,
             at,
-        }
-    })
+            group,
+        },
+    )
 }

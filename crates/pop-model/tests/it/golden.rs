@@ -248,6 +248,21 @@ fn quarantine_keys_keep_their_bytes() {
 }
 
 #[test]
+fn retained_keys_keep_their_bytes() {
+    let key = |queue: SubscriptionQueue, offset| RetainedKey {
+        queue: queue.log_queue(),
+        offset: Offset::new(offset),
+    };
+    keys(
+        "retained_key",
+        [
+            ("some", key(queue(), 41)),
+            ("last", key(last_queue(), u64::MAX)),
+        ],
+    );
+}
+
+#[test]
 fn metadata_keys_keep_their_bytes() {
     keys("meta_key", samples::meta_keys());
 }
@@ -260,6 +275,11 @@ fn checkpoints_keep_their_bytes() {
 #[test]
 fn retry_entries_keep_their_bytes() {
     values("retry_entry", samples::retry_entries());
+}
+
+#[test]
+fn retained_messages_keep_their_bytes() {
+    values("retained", samples::retained());
 }
 
 #[test]
@@ -295,21 +315,6 @@ fn metadata_records_keep_their_bytes() {
         epoch: SubscriptionEpoch::new(2),
     };
     values("subscription_record", [("some", subscription)]);
-    let bounds = LogBounds {
-        start: Offset::new(40),
-        end: Offset::new(42),
-    };
-    values(
-        "log_bounds",
-        [("new", LogBounds::default()), ("some", bounds)],
-    );
-    values(
-        "retry_bounds",
-        [
-            ("new", RetryBounds::default()),
-            ("some", RetryBounds { floor: 17 }),
-        ],
-    );
 }
 
 #[test]

@@ -40,12 +40,15 @@ fn meta_fields(key: &MetaKey) -> (u8, Vec<Field>) {
                 queue.queue.get().into(),
             ]),
         ),
-        MetaKey::LogBounds(queue) => (0x16, numbers([queue.topic.get(), queue.queue.get().into()])),
-        MetaKey::RetryBounds { group, topic } => (0x17, numbers([group.get(), topic.get()])),
+        MetaKey::LogStart(queue) => (0x16, numbers([queue.topic.get(), queue.queue.get().into()])),
         MetaKey::HandleKeys => (0x18, vec![]),
         MetaKey::Incarnation => (0x19, vec![]),
         MetaKey::LeaseClockMark => (0x1A, vec![]),
         MetaKey::DueFloor(shard) => (0x1B, numbers([shard.get().into()])),
+        MetaKey::LogEnd(queue) => (0x1C, numbers([queue.topic.get(), queue.queue.get().into()])),
+        MetaKey::DeletedTopic(id) => (0x1D, numbers([id.get()])),
+        MetaKey::DeletedGroup(id) => (0x1E, numbers([id.get()])),
+        MetaKey::RetentionClock => (0x1F, vec![]),
     }
 }
 
@@ -144,6 +147,7 @@ key_laws!(mark_page_key: MarkPageKey, |key| (sharded(key.queue), key.page));
 key_laws!(retry_key: RetryKey, |key| (key.group, key.topic, key.sequence));
 key_laws!(timer_key: TimerKey, |key| (key.shard, key.due, key.sequence));
 key_laws!(quarantine_key: QuarantineKey, |key| key.sequence);
+key_laws!(retained_key: RetainedKey, |key| (key.queue, key.offset));
 key_laws!(meta_key: MetaKey, |key| meta_fields(key));
 
 macro_rules! rust_order {
@@ -172,7 +176,8 @@ mod sorts_in_memory_as_in_the_store {
         mark_page_key,
         retry_key,
         timer_key,
-        quarantine_key
+        quarantine_key,
+        retained_key
     );
 }
 

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use pop_model::{
     BodyChunkKey, BodyId, BodyPendingKey, DueKey, GroupId, LeaseKey, LeaseTime, LogKey,
-    MarkPageKey, MetaKey, QuarantineKey, QueueId, RetryKey, ShardId, StoredKey, SubscriptionQueue,
-    TimerKey, TopicId, WallTime, codec::key::prefix_range, limits,
+    MarkPageKey, MetaKey, ProgressKey, QuarantineKey, QueueId, RetainedKey, RetryKey, ShardId,
+    StoredKey, SubscriptionQueue, TimerKey, TopicId, WallTime, codec::key::prefix_range, limits,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -27,6 +27,7 @@ fn any_key() -> impl Strategy<Value = Bytes> {
         arbitrary::retry_key().prop_map(|key| key.encode()),
         arbitrary::timer_key().prop_map(|key| key.encode()),
         arbitrary::quarantine_key().prop_map(|key| key.encode()),
+        arbitrary::retained_key().prop_map(|key| key.encode()),
         arbitrary::meta_key().prop_map(|key| key.encode()),
     ]
 }
@@ -53,6 +54,51 @@ proptest! {
         prop_assert_eq!(holds(&range, &key.encode()), key.queue == queue);
         let own = LogKey { queue, ..key };
         prop_assert!(holds(&range, &own.encode()));
+    }
+
+    #[test]
+    fn a_retained_range_holds_that_queue(
+        queue in arbitrary::log_queue(),
+        key in arbitrary::retained_key(),
+    ) {
+        let range = RetainedKey::queue_range(queue);
+        prop_assert_eq!(holds(&range, &key.encode()), key.queue == queue);
+        let own = RetainedKey { queue, ..key };
+        prop_assert!(holds(&range, &own.encode()));
+    }
+
+    #[test]
+    fn a_range_of_a_group_holds_what_is_the_groups(
+        group in arbitrary::number().prop_map(GroupId::new),
+        other in arbitrary::queue(),
+        shard in arbitrary::shard(),
+        (lease, page, retry) in (
+            arbitrary::lease_key(),
+            arbitrary::mark_page_key(),
+            arbitrary::retry_key(),
+        ),
+    ) {
+        let own = SubscriptionQueue { group, ..other };
+        for queue in [own, other] {
+            let lease = LeaseKey { queue, ..lease };
+            let page = MarkPageKey { queue, ..page };
+            let progress = ProgressKey { queue };
+            for shard in [queue.shard(), shard] {
+                let is_own = queue.group == group && queue.shard() == shard;
+                let range = LeaseKey::group_range(shard, group);
+                prop_assert_eq!(holds(&range, &lease.encode()), is_own);
+                let range = MarkPageKey::group_range(shard, group);
+                prop_assert_eq!(holds(&range, &page.encode()), is_own);
+                let range = ProgressKey::group_range(shard, group);
+                prop_assert_eq!(holds(&range, &progress.encode()), is_own);
+            }
+            let is_own = queue.group == group;
+            let retry = RetryKey { group: queue.group, ..retry };
+            prop_assert_eq!(holds(&RetryKey::group_range(group), &retry.encode()), is_own);
+            let subscription = MetaKey::Subscription(queue);
+            let range = MetaKey::subscriptions_of(group);
+            prop_assert_eq!(holds(&range, &subscription.encode()), is_own);
+        }
     }
 
     #[test]
@@ -147,6 +193,9 @@ proptest! {
             (0x11, MetaKey::topics()),
             (0x13, MetaKey::groups()),
             (0x15, MetaKey::subscriptions()),
+            (0x0B, RetainedKey::range()),
+            (0x1D, MetaKey::deleted_topics()),
+            (0x1E, MetaKey::deleted_groups()),
         ] {
             prop_assert_eq!(holds(&range, &key), key[0] == code);
         }
@@ -168,6 +217,7 @@ proptest! {
             (0x07, MarkPageKey::queue_range(queue)),
             (0x08, RetryKey::range_from(queue.group, queue.topic, id)),
             (0x09, TimerKey::range_until(shard, wall)),
+            (0x0B, RetainedKey::queue_range(queue.log_queue())),
         ] {
             prop_assert!(key[0] == code || !holds(&range, &key));
         }

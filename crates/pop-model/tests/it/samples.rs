@@ -122,15 +122,16 @@ pub(crate) fn retry_entries() -> Vec<(&'static str, RetryEntry)> {
         offset: Offset::new(41),
         epoch: SubscriptionEpoch::new(2),
         delivery_attempt: 2,
-        generation: Generation::new(6),
         first_popped_at: LeaseTime::from_millis(1_700_000_000_000),
-        message_group_hash: None,
     };
-    let in_group = RetryEntry {
-        message_group_hash: Some(0x0BAD_CAFE),
-        ..plain.clone()
+    let last = RetryEntry {
+        source: last_queue().log_queue(),
+        offset: Offset::new(u64::MAX),
+        epoch: SubscriptionEpoch::new(u64::MAX),
+        delivery_attempt: u32::MAX,
+        first_popped_at: LeaseTime::from_millis(u64::MAX),
     };
-    vec![("plain", plain), ("in_group", in_group)]
+    vec![("plain", plain), ("last", last)]
 }
 
 pub(crate) fn messages() -> Vec<(&'static str, Message)> {
@@ -277,6 +278,12 @@ pub(crate) fn quarantine_records() -> Vec<(&'static str, QuarantineRecord)> {
         key: Bytes::from_static(&[0x04, 0x00]),
         value: Bytes::from_static(&[0x01]),
         at: WallTime::from_unix_millis(1_700_000_000_000),
+        group: None,
+    };
+    let of_group = QuarantineRecord {
+        keyspace: "log".into(),
+        group: Some(GroupId::new(7)),
+        ..record.clone()
     };
     let empty = QuarantineRecord {
         reason: String::new(),
@@ -284,8 +291,25 @@ pub(crate) fn quarantine_records() -> Vec<(&'static str, QuarantineRecord)> {
         key: Bytes::new(),
         value: Bytes::new(),
         at: WallTime::from_unix_millis(i64::MIN),
+        group: None,
     };
-    vec![("record", record), ("empty", empty)]
+    vec![("record", record), ("of_group", of_group), ("empty", empty)]
+}
+
+pub(crate) fn retained() -> Vec<(&'static str, Retained)> {
+    let holder = |group, epoch| Holder {
+        group: GroupId::new(group),
+        epoch: SubscriptionEpoch::new(epoch),
+    };
+    let some = Retained {
+        holders: vec![holder(7, 2), holder(u64::MAX, u64::MAX)],
+        row: Bytes::from_static(b"a row as it was"),
+    };
+    let empty = Retained {
+        holders: Vec::new(),
+        row: Bytes::new(),
+    };
+    vec![("some", some), ("empty", empty)]
 }
 
 pub(crate) fn meta_keys() -> Vec<(String, MetaKey)> {
@@ -299,14 +323,7 @@ pub(crate) fn meta_keys() -> Vec<(String, MetaKey)> {
             "subscription_last".into(),
             MetaKey::Subscription(last_queue()),
         ),
-        ("log_bounds".into(), MetaKey::LogBounds(queue().log_queue())),
-        (
-            "retry_bounds".into(),
-            MetaKey::RetryBounds {
-                group: GroupId::new(7),
-                topic: TopicId::new(9),
-            },
-        ),
+        ("log_start".into(), MetaKey::LogStart(queue().log_queue())),
         ("handle_keys".into(), MetaKey::HandleKeys),
         ("incarnation".into(), MetaKey::Incarnation),
         ("lease_clock_mark".into(), MetaKey::LeaseClockMark),
@@ -314,6 +331,16 @@ pub(crate) fn meta_keys() -> Vec<(String, MetaKey)> {
             "due_floor".into(),
             MetaKey::DueFloor(ShardId::new(63).unwrap()),
         ),
+        ("log_end".into(), MetaKey::LogEnd(queue().log_queue())),
+        (
+            "deleted_topic".into(),
+            MetaKey::DeletedTopic(TopicId::new(9)),
+        ),
+        (
+            "deleted_group".into(),
+            MetaKey::DeletedGroup(GroupId::new(7)),
+        ),
+        ("retention_clock".into(), MetaKey::RetentionClock),
     ];
     for (label, name) in topics() {
         keys.push((format!("topic_by_name_{label}"), MetaKey::TopicByName(name)));

@@ -7,7 +7,7 @@ use pop_model::{Checkpoint, LeaseTime, StoredValue};
 use pop_revive::ReviverOptions;
 use pop_store::{
     Durability, Store, WriteBatch,
-    table::{DUE, LEASE, lease, meta, quarantine},
+    table::{DUE, DueSchedule, LEASE, lease, meta, quarantine},
 };
 
 use crate::world::{QUEUE, START, World};
@@ -125,7 +125,7 @@ async fn the_stored_floor_passes_what_is_done_and_nothing_that_is_not() {
     assert!(!world.is_due());
     world.clock.advance(Duration::from_millis(1));
     assert!(world.is_due());
-    let restored = pop_revive::DueSchedule::restore(|_| stored);
+    let restored = DueSchedule::restore(|_| stored);
     assert_eq!(restored.earliest(), Some(stored));
     assert_ne!(stored, LeaseTime::ZERO);
     assert_eq!(

@@ -4,17 +4,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use pop_cache::{RetrySink, Revival, RevivalKind, SinkError};
 use pop_model::{
     Checkpoint, Clock, DeliveryIdentity, Generation, GroupId, Incarnation, LeaseTime, ManualClock,
     Offset, QueueId, RetryEntry, RetryKey, RetryKind, ShardId, StoredValue, SubscriptionEpoch,
     SubscriptionQueue, TopicId, WallTime,
 };
-use pop_revive::{
-    DueSchedule, PassReport, RetrySink, Revival, RevivalKind, Reviver, ReviverOptions, SinkError,
-};
+use pop_revive::{PassReport, Reviver, ReviverOptions};
 use pop_store::{
     Durability, Durable, MemStore, Outcome, Scan, Store, WriteBatch,
-    table::{DUE, KEYSPACES, LEASE, RETRY, lease, retry},
+    table::{DUE, DueSchedule, KEYSPACES, LEASE, RETRY, lease, retry},
     testkit::{FaultStore, Faults},
 };
 
@@ -65,9 +64,7 @@ impl RetrySink for Sink {
                     offset,
                     epoch: due.identity.epoch,
                     delivery_attempt: due.delivery_attempt + 1,
-                    generation: due.identity.generation.next(),
                     first_popped_at: due.first_popped_at,
-                    message_group_hash: due.message_group_hash,
                 };
                 let key = RetryKey {
                     group: QUEUE.group,
@@ -165,7 +162,7 @@ impl World {
             first_popped_at: LeaseTime::from_millis(7),
         };
         let mut batch = WriteBatch::new();
-        lease::put_new(&mut batch, &checkpoint);
+        lease::store(&mut batch, &checkpoint);
         self.store.write(batch, Durability::Synced).await.unwrap();
         ticket.landed();
         checkpoint

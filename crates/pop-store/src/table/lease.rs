@@ -4,15 +4,50 @@
 //! later moment may therefore write the row alone; the hint is moved when it is due.
 
 use bytes::Bytes;
-use pop_model::{Checkpoint, StoredValue};
+use pop_model::{Checkpoint, LeaseKey, Mutant, Offset, StoredKey, StoredValue, SubscriptionQueue};
 
-use super::{DUE, LEASE};
-use crate::WriteBatch;
+use super::{DUE, LEASE, value::corrupt};
+use crate::{Error, Result, Scan, Store, StoreExt, WriteBatch};
 
-/// Adds a new delivery: its row, which must not be there yet, and its hint.
-pub fn put_new(batch: &mut WriteBatch, checkpoint: &Checkpoint) {
-    batch.require_absent(LEASE, checkpoint.lease_key());
+/// Stores a delivery that was in memory: its row and its hint. A row that is there is of a
+/// delivery before a reset, and void.
+pub fn store(batch: &mut WriteBatch, checkpoint: &Checkpoint) {
     put(batch, checkpoint);
+}
+
+/// Writes the row of a delivery of an ordered queue. It has no hint: its offset is open,
+/// and whoever loads the queue finds it.
+pub fn keep(batch: &mut WriteBatch, checkpoint: &Checkpoint) {
+    batch.put(LEASE, checkpoint.lease_key(), checkpoint.encode());
+}
+
+/// Deletes the row of a delivery that only its queue's owner ends.
+pub fn delete(batch: &mut WriteBatch, queue: SubscriptionQueue, offset: Offset) {
+    batch.delete(LEASE, LeaseKey { queue, offset }.encode());
+}
+
+/// Reads the rows of a queue, in the order of their offsets, up to `count`.
+///
+/// # Errors
+///
+/// The store's, or a row that can't be decoded.
+pub async fn load(
+    store: &dyn Store,
+    queue: SubscriptionQueue,
+    count: usize,
+) -> Result<Vec<Checkpoint>> {
+    let (start, end) = LeaseKey::queue_range(queue);
+    let mut rows = Vec::new();
+    store
+        .for_each_page(LEASE, Scan::range(start, end), |entries| {
+            for entry in entries {
+                let row = Checkpoint::decode(entry.value);
+                rows.push(row.map_err(|error| corrupt(store, LEASE, &entry.key, error))?);
+            }
+            Ok::<_, Error>(rows.len() < count)
+        })
+        .await?;
+    Ok(rows)
 }
 
 /// Replaces the row that was read as `row` and puts a hint for the new moment.
@@ -23,6 +58,9 @@ pub fn replace(batch: &mut WriteBatch, row: Bytes, checkpoint: &Checkpoint) {
 
 /// Replaces the row that was read as `row` with one that is due later: its old hint does.
 pub fn postpone(batch: &mut WriteBatch, row: Bytes, checkpoint: &Checkpoint) {
+    if Mutant::EqualDeadlineDeletesTheHint.is_on() {
+        batch.delete(DUE, checkpoint.due_key());
+    }
     batch.require(LEASE, checkpoint.lease_key(), row);
     batch.put(LEASE, checkpoint.lease_key(), checkpoint.encode());
 }

@@ -1,43 +1,23 @@
 //! Single facts: topics, groups, subscriptions, counters, and the marks of clocks and scans.
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 use pop_model::{
     CodecError, GroupId, GroupName, GroupRecord, HandleKeys, Incarnation, LeaseTime, MetaKey,
     ShardId, StoredKey, StoredValue, SubscriptionQueue, SubscriptionRecord, TopicId, TopicName,
-    TopicRecord, codec::reader::Reader,
+    TopicRecord,
 };
 
-use super::{META, get_value, value::corrupt};
+use super::{
+    META, get_value,
+    number::{Number, number},
+    value::corrupt,
+};
 use crate::{Durability, Error, ErrorKind, Result, Scan, Store, StoreExt, WriteBatch};
-
-/// A number that is stored alone.
-struct Number(u64);
-
-impl StoredValue for Number {
-    const WHAT: &'static str = "number";
-
-    fn write(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.0);
-    }
-
-    fn read(reader: &mut Reader) -> Result<Self, CodecError> {
-        reader.u64().map(Self)
-    }
-
-    fn size_hint(&self) -> usize {
-        8
-    }
-}
 
 /// The counter that ids of topics and groups come from.
 pub const ID_COUNTER: &str = "id";
 /// The counter that ids of chunked bodies come from.
 pub const BODY_COUNTER: &str = "body";
-
-async fn number(store: &dyn Store, key: &MetaKey) -> Result<Option<u64>> {
-    let number: Option<Number> = get_value(store, META, &key.encode()).await?;
-    Ok(number.map(|number| number.0))
-}
 
 /// Takes `count` numbers from a counter and returns the first. They are never given out
 /// again: whatever is written with them is committed after the counter.
@@ -76,7 +56,7 @@ pub async fn take_numbers(store: &dyn Store, counter: &str, count: u64) -> Resul
     }
 }
 
-async fn load_all<V: StoredValue + Send>(
+pub(super) async fn load_all<V: StoredValue + Send>(
     store: &dyn Store,
     (start, end): (Bytes, Bytes),
 ) -> Result<Vec<(Bytes, V)>> {
@@ -216,6 +196,15 @@ pub fn put_new_subscription(
     batch.put(META, key, record.encode());
 }
 
+/// Replaces the subscription of a queue, as a reset does.
+pub fn put_subscription(
+    batch: &mut WriteBatch,
+    queue: SubscriptionQueue,
+    record: &SubscriptionRecord,
+) {
+    batch.put(META, MetaKey::Subscription(queue).encode(), record.encode());
+}
+
 /// A fresh id for a topic.
 ///
 /// # Errors
@@ -248,6 +237,16 @@ pub fn put_handle_keys(batch: &mut WriteBatch, keys: &HandleKeys) {
     batch.put(META, MetaKey::HandleKeys.encode(), keys.encode());
 }
 
+/// The incarnation of the last open.
+///
+/// # Errors
+///
+/// The store's, or a record that can't be decoded.
+pub async fn incarnation(store: &dyn Store) -> Result<Option<Incarnation>> {
+    let number = number(store, &MetaKey::Incarnation).await?;
+    Ok(number.map(Incarnation::new))
+}
+
 /// Adds the incarnation of this open.
 pub fn put_incarnation(batch: &mut WriteBatch, incarnation: Incarnation) {
     batch.put(
@@ -274,6 +273,26 @@ pub fn put_lease_clock_mark(batch: &mut WriteBatch, mark: LeaseTime) {
         META,
         MetaKey::LeaseClockMark.encode(),
         Number(mark.as_millis()).encode(),
+    );
+}
+
+/// How far wall time was ahead of lease time when retention last trusted both, in
+/// milliseconds.
+///
+/// # Errors
+///
+/// The store's, or a record that can't be decoded.
+pub async fn retention_clock(store: &dyn Store) -> Result<Option<i64>> {
+    let ahead = number(store, &MetaKey::RetentionClock).await?;
+    Ok(ahead.map(u64::cast_signed))
+}
+
+/// Adds how far wall time is ahead of lease time.
+pub fn put_retention_clock(batch: &mut WriteBatch, ahead_ms: i64) {
+    batch.put(
+        META,
+        MetaKey::RetentionClock.encode(),
+        Number(ahead_ms.cast_unsigned()).encode(),
     );
 }
 

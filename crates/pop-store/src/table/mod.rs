@@ -3,8 +3,15 @@
 //! Each view adds its writes to a batch that the caller commits: what must happen
 //! together is put together by whoever knows why.
 
+#[cfg(test)]
+mod golden;
+mod number;
+mod references;
+mod retained;
 mod value;
 
+pub mod due;
+pub mod erase;
 pub mod lease;
 pub mod log;
 pub mod meta;
@@ -12,9 +19,12 @@ pub mod progress;
 pub mod quarantine;
 pub mod retry;
 pub mod timer;
+pub mod tombstone;
 
-pub use log::{LogEntry, MessageLog, PendingAppend, StagedBody, StoreLog};
+pub use due::{DueCursor, DueSchedule, DueTicket};
+pub use log::{LogEntry, MessageLog, PendingAppend, StagedBody, StoreLog, Sweep, Swept};
 pub use quarantine::QuarantineSequence;
+pub use references::Subscriber;
 pub use timer::{DueTimer, Timer};
 pub use value::get_value;
 
@@ -34,12 +44,14 @@ pub const DUE: Keyspace = Keyspace::new("due");
 pub const PROGRESS: Keyspace = Keyspace::new("progress");
 /// Messages that are ready for another delivery.
 pub const RETRY: Keyspace = Keyspace::new("retry");
+/// Messages that left the log while somebody refers to them.
+pub const RETAINED: Keyspace = Keyspace::new("retained");
 /// Messages that enter their queue later.
 pub const TIMER: Keyspace = Keyspace::new("timer");
 /// Records that could not be worked on.
 pub const QUARANTINE: Keyspace = Keyspace::new("quarantine");
 
 /// Every keyspace of the product.
-pub const KEYSPACES: [Keyspace; 9] = [
-    META, LOG, BODY, LEASE, DUE, PROGRESS, RETRY, TIMER, QUARANTINE,
+pub const KEYSPACES: [Keyspace; 10] = [
+    META, LOG, BODY, LEASE, DUE, PROGRESS, RETRY, RETAINED, TIMER, QUARANTINE,
 ];

@@ -1,7 +1,7 @@
 //! The committed offset of a subscription queue and the settled marks above it.
 
 use pop_model::{
-    MarkPage, MarkPageKey, Progress, ProgressKey, StoredKey, StoredValue, SubscriptionQueue,
+    MarkPage, MarkPageKey, Offset, Progress, ProgressKey, StoredKey, StoredValue, SubscriptionQueue,
 };
 
 use super::{PROGRESS, get_value, value::corrupt};
@@ -30,6 +30,17 @@ pub async fn load(
         })
         .await?;
     Ok((progress, pages))
+}
+
+/// The committed offset of a queue; the first one if none was ever written.
+///
+/// # Errors
+///
+/// The store's, or a row that can't be decoded.
+pub async fn committed(store: &dyn Store, queue: SubscriptionQueue) -> Result<Offset> {
+    let progress: Option<Progress> =
+        get_value(store, PROGRESS, &ProgressKey { queue }.encode()).await?;
+    Ok(progress.map_or(Offset::ZERO, |progress| progress.committed))
 }
 
 /// Adds a new committed offset.

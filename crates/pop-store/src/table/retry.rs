@@ -1,55 +1,35 @@
-//! The retry queue of a group for one topic.
+//! The retry queue of a group for one topic: its entries by their sequence.
+//!
+//! What is settled of it is kept like that of any other queue, under
+//! [`QueueId::RETRY`](pop_model::QueueId::RETRY).
 
-use bytes::Bytes;
-use pop_model::{
-    GroupId, MetaKey, RetryBounds, RetryEntry, RetryKey, StoredKey, StoredValue, TopicId,
-};
+use pop_model::{Offset, RetryEntry, RetryKey, StoredKey, StoredValue, SubscriptionQueue};
 
-use super::{META, RETRY, get_value, value::corrupt};
-use crate::{Error, Result, Scan, Store, StoreExt, WriteBatch};
-
-/// Reads the floor of a retry queue and the sequences that are in it.
-///
-/// # Errors
-///
-/// The store's, or a key that can't be decoded.
-pub async fn load(
-    store: &dyn Store,
-    group: GroupId,
-    topic: TopicId,
-) -> Result<(RetryBounds, Vec<u64>)> {
-    let key = MetaKey::RetryBounds { group, topic }.encode();
-    let bounds: RetryBounds = get_value(store, META, &key).await?.unwrap_or_default();
-    let (start, end) = RetryKey::range_from(group, topic, bounds.floor);
-    let mut sequences = Vec::new();
-    store
-        .for_each_page(RETRY, Scan::range(start, end), |entries| {
-            for entry in entries {
-                let key = RetryKey::decode(entry.key.clone());
-                sequences.push(
-                    key.map_err(|error| corrupt(store, RETRY, &entry.key, error))?
-                        .sequence,
-                );
-            }
-            Ok::<_, Error>(true)
-        })
-        .await?;
-    Ok((bounds, sequences))
-}
+use super::{RETRY, progress, value::corrupt};
+use crate::{Result, Scan, Store, WriteBatch};
 
 /// Adds an entry.
 pub fn put(batch: &mut WriteBatch, key: RetryKey, entry: &RetryEntry) {
     batch.put(RETRY, key.encode(), entry.encode());
 }
 
-/// Removes the entry that was read as `row`.
-pub fn remove(batch: &mut WriteBatch, key: RetryKey, row: Bytes) {
-    batch.require(RETRY, key.encode(), row);
-    batch.delete(RETRY, key.encode());
-}
-
-/// Adds a new floor.
-pub fn put_floor(batch: &mut WriteBatch, group: GroupId, topic: TopicId, floor: u64) {
-    let key = MetaKey::RetryBounds { group, topic };
-    batch.put(META, key.encode(), RetryBounds { floor }.encode());
+/// The end of a retry queue: above every entry, and above everything that is settled, so
+/// that no sequence is given out twice.
+///
+/// # Errors
+///
+/// The store's, or a key that can't be decoded.
+pub async fn end(store: &dyn Store, queue: SubscriptionQueue) -> Result<Offset> {
+    let (start, end) = RetryKey::range_from(queue.group, queue.topic, 0);
+    let scan = Scan::range(start, end).backward().with_entries_max(1);
+    let mut after_last = Offset::ZERO;
+    for entry in store.scan(RETRY, scan).await? {
+        let key = RetryKey::decode(entry.key.clone());
+        let key = key.map_err(|error| corrupt(store, RETRY, &entry.key, error))?;
+        after_last = Offset::new(key.sequence).next();
+    }
+    let (progress, pages) = progress::load(store, queue).await?;
+    let committed = progress.map_or(Offset::ZERO, |progress| progress.committed);
+    let marked = pages.last().map(|(number, page)| page.end(*number));
+    Ok(after_last.max(committed).max(marked.unwrap_or_default()))
 }

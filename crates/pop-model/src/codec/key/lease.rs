@@ -7,7 +7,7 @@ use super::{
     read_sharded_queue, write_queue,
 };
 use crate::{
-    LeaseTime, Offset, ShardId, SubscriptionQueue,
+    GroupId, LeaseTime, Offset, ShardId, SubscriptionQueue,
     codec::{CodecError, reader::Reader},
 };
 
@@ -30,6 +30,14 @@ impl LeaseKey {
     pub fn queue_range(queue: SubscriptionQueue) -> (Bytes, Bytes) {
         let mut prefix = vec![Self::CODE, queue.shard().get()];
         write_queue(&mut prefix, queue);
+        prefix_range(prefix)
+    }
+
+    /// All lease rows of a group in a shard.
+    #[must_use]
+    pub fn group_range(shard: ShardId, group: GroupId) -> (Bytes, Bytes) {
+        let mut prefix = vec![Self::CODE, shard.get()];
+        prefix.put_u64(group.get());
         prefix_range(prefix)
     }
 }

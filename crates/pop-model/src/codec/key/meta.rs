@@ -26,15 +26,8 @@ pub enum MetaKey {
     GroupByName(GroupName),
     /// The subscription of a queue: where its group started.
     Subscription(SubscriptionQueue),
-    /// The ends of a log queue that rows alone no longer tell.
-    LogBounds(LogQueue),
-    /// The lowest entry of a retry queue.
-    RetryBounds {
-        /// The group.
-        group: GroupId,
-        /// The topic.
-        topic: TopicId,
-    },
+    /// The first offset of a log queue that may still be there.
+    LogStart(LogQueue),
     /// The keys that sign receipt handles.
     HandleKeys,
     /// The incarnation of the last open.
@@ -43,6 +36,14 @@ pub enum MetaKey {
     LeaseClockMark,
     /// The floor of a shard's due index.
     DueFloor(ShardId),
+    /// The end of a log queue, where its rows alone no longer tell.
+    LogEnd(LogQueue),
+    /// The record of a topic that is deleted and not yet swept: its tombstone.
+    DeletedTopic(TopicId),
+    /// The record of a group that is deleted and not yet swept: its tombstone.
+    DeletedGroup(GroupId),
+    /// How far wall time was ahead of lease time when retention last looked.
+    RetentionClock,
 }
 
 impl MetaKey {
@@ -52,12 +53,16 @@ impl MetaKey {
     const GROUP: u8 = 0x13;
     const GROUP_BY_NAME: u8 = 0x14;
     const SUBSCRIPTION: u8 = 0x15;
-    const LOG_BOUNDS: u8 = 0x16;
-    const RETRY_BOUNDS: u8 = 0x17;
+    const LOG_START: u8 = 0x16;
+    // 0x17 is reserved: it was the floor of a retry queue.
     const HANDLE_KEYS: u8 = 0x18;
     const INCARNATION: u8 = 0x19;
     const LEASE_CLOCK_MARK: u8 = 0x1A;
     const DUE_FLOOR: u8 = 0x1B;
+    const LOG_END: u8 = 0x1C;
+    const DELETED_TOPIC: u8 = 0x1D;
+    const DELETED_GROUP: u8 = 0x1E;
+    const RETENTION_CLOCK: u8 = 0x1F;
 
     /// The records of all topics.
     #[must_use]
@@ -75,6 +80,26 @@ impl MetaKey {
     #[must_use]
     pub fn subscriptions() -> (Bytes, Bytes) {
         prefix_range(vec![Self::SUBSCRIPTION])
+    }
+
+    /// The subscriptions of a group.
+    #[must_use]
+    pub fn subscriptions_of(group: GroupId) -> (Bytes, Bytes) {
+        let mut prefix = vec![Self::SUBSCRIPTION];
+        prefix.put_u64(group.get());
+        prefix_range(prefix)
+    }
+
+    /// The tombstones of all topics.
+    #[must_use]
+    pub fn deleted_topics() -> (Bytes, Bytes) {
+        prefix_range(vec![Self::DELETED_TOPIC])
+    }
+
+    /// The tombstones of all groups.
+    #[must_use]
+    pub fn deleted_groups() -> (Bytes, Bytes) {
+        prefix_range(vec![Self::DELETED_GROUP])
     }
 }
 
@@ -117,19 +142,27 @@ impl StoredKey for MetaKey {
                 out.push(Self::SUBSCRIPTION);
                 write_queue(out, *queue);
             }
-            Self::LogBounds(queue) => {
-                out.push(Self::LOG_BOUNDS);
+            Self::LogStart(queue) => {
+                out.push(Self::LOG_START);
                 write_log_queue(out, *queue);
-            }
-            Self::RetryBounds { group, topic } => {
-                out.push(Self::RETRY_BOUNDS);
-                out.put_u64(group.get());
-                out.put_u64(topic.get());
             }
             Self::HandleKeys => out.push(Self::HANDLE_KEYS),
             Self::Incarnation => out.push(Self::INCARNATION),
             Self::LeaseClockMark => out.push(Self::LEASE_CLOCK_MARK),
             Self::DueFloor(shard) => out.extend([Self::DUE_FLOOR, shard.get()]),
+            Self::LogEnd(queue) => {
+                out.push(Self::LOG_END);
+                write_log_queue(out, *queue);
+            }
+            Self::DeletedTopic(topic) => {
+                out.push(Self::DELETED_TOPIC);
+                out.put_u64(topic.get());
+            }
+            Self::DeletedGroup(group) => {
+                out.push(Self::DELETED_GROUP);
+                out.put_u64(group.get());
+            }
+            Self::RetentionClock => out.push(Self::RETENTION_CLOCK),
         }
     }
 
@@ -147,15 +180,15 @@ impl StoredKey for MetaKey {
                 Self::GroupByName(GroupName::unchecked(&namespace, &name))
             }
             Self::SUBSCRIPTION => Self::Subscription(read_queue(reader)?),
-            Self::LOG_BOUNDS => Self::LogBounds(read_log_queue(reader)?),
-            Self::RETRY_BOUNDS => Self::RetryBounds {
-                group: GroupId::new(reader.u64()?),
-                topic: TopicId::new(reader.u64()?),
-            },
+            Self::LOG_START => Self::LogStart(read_log_queue(reader)?),
             Self::HANDLE_KEYS => Self::HandleKeys,
             Self::INCARNATION => Self::Incarnation,
             Self::LEASE_CLOCK_MARK => Self::LeaseClockMark,
             Self::DUE_FLOOR => Self::DueFloor(read_shard(reader)?),
+            Self::LOG_END => Self::LogEnd(read_log_queue(reader)?),
+            Self::DELETED_TOPIC => Self::DeletedTopic(TopicId::new(reader.u64()?)),
+            Self::DELETED_GROUP => Self::DeletedGroup(GroupId::new(reader.u64()?)),
+            Self::RETENTION_CLOCK => Self::RetentionClock,
             code => {
                 return Err(CodecError::Kind {
                     what: Self::WHAT,

@@ -5,6 +5,7 @@ mod log;
 mod meta;
 mod progress;
 mod quarantine;
+mod retained;
 mod retry;
 mod timer;
 
@@ -16,6 +17,7 @@ pub use self::{
     meta::MetaKey,
     progress::{MarkPageKey, ProgressKey},
     quarantine::QuarantineKey,
+    retained::RetainedKey,
     retry::RetryKey,
     timer::TimerKey,
 };

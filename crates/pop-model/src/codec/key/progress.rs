@@ -6,7 +6,7 @@ use super::{
     StoredKey, expect_code, ordered_by_shard, prefix_range, read_sharded_queue, write_queue,
 };
 use crate::{
-    SubscriptionQueue,
+    GroupId, ShardId, SubscriptionQueue,
     codec::{CodecError, reader::Reader},
 };
 
@@ -21,6 +21,14 @@ ordered_by_shard!(ProgressKey, queue);
 
 impl ProgressKey {
     const CODE: u8 = 0x06;
+
+    /// All committed offsets of a group in a shard.
+    #[must_use]
+    pub fn group_range(shard: ShardId, group: GroupId) -> (Bytes, Bytes) {
+        let mut prefix = vec![Self::CODE, shard.get()];
+        prefix.put_u64(group.get());
+        prefix_range(prefix)
+    }
 }
 
 impl StoredKey for ProgressKey {
@@ -58,6 +66,14 @@ impl MarkPageKey {
     pub fn queue_range(queue: SubscriptionQueue) -> (Bytes, Bytes) {
         let mut prefix = vec![Self::CODE, queue.shard().get()];
         write_queue(&mut prefix, queue);
+        prefix_range(prefix)
+    }
+
+    /// All pages of a group in a shard.
+    #[must_use]
+    pub fn group_range(shard: ShardId, group: GroupId) -> (Bytes, Bytes) {
+        let mut prefix = vec![Self::CODE, shard.get()];
+        prefix.put_u64(group.get());
         prefix_range(prefix)
     }
 }

@@ -36,6 +36,14 @@ impl RetryKey {
         };
         (start.encode(), end)
     }
+
+    /// All entries of all retry queues of a group.
+    #[must_use]
+    pub fn group_range(group: GroupId) -> (Bytes, Bytes) {
+        let mut prefix = vec![Self::CODE];
+        prefix.put_u64(group.get());
+        prefix_range(prefix)
+    }
 }
 
 impl StoredKey for RetryKey {

@@ -196,6 +196,12 @@ impl Faults {
         self.0.state.lock().injected.clone()
     }
 
+    /// How many faults were injected so far.
+    #[must_use]
+    pub fn injected_count(&self) -> usize {
+        self.0.state.lock().injected.len()
+    }
+
     /// Counts one call and says what is to go wrong in it.
     pub(super) fn next(&self, call: Call) -> Option<Fault> {
         let mut state = self.0.state.lock();

@@ -1,0 +1,164 @@
+//! A look at the queues of a group that consumes in order.
+
+use std::sync::Arc;
+
+use pop_cache::CacheError;
+use pop_model::{Offset, SubscriptionQueue, message_group_hash};
+use pop_store::table::{LogEntry, MessageLog};
+
+use super::{FILTERED_MAX, Look, Wanted};
+use crate::BrokerError;
+
+/// How many new messages are read at once, to learn their groups.
+const ADMIT_AT_ONCE: usize = 64;
+
+impl Look<'_> {
+    /// Hands out messages of one queue of an ordered group: whole batches of message groups
+    /// that are not blocked.
+    pub(super) async fn ordered(&mut self, queue: SubscriptionQueue) -> Result<(), BrokerError> {
+        let core = Arc::clone(&self.core);
+        // Groups are tried in the order of their first open message, each once.
+        let mut after = None;
+        let mut admitted = 0;
+        while !self.room.is_full() {
+            let bounds = core.log.bounds(queue.log_queue()).await?;
+            let cached = core.cached(&self.consumption, queue).await?;
+            let mut reserved = match core.cache.reserve_group(&cached, self.room.messages, after) {
+                Err(CacheError::Evicted(_)) => continue,
+                other => other?,
+            };
+            if !reserved.is_empty() {
+                let offsets = reserved.offsets().to_vec();
+                after = offsets.first().copied();
+                let entries = core.log.read(queue.log_queue(), &offsets).await?;
+                self.hand_out(queue, &mut reserved, &offsets, entries, bounds)
+                    .await?;
+                continue;
+            }
+            drop(reserved);
+            match self.admit(queue).await? {
+                0 => return Ok(()),
+                count => admitted += count,
+            }
+            if admitted >= FILTERED_MAX {
+                // All of them wait behind others, and there are more: the next look goes on.
+                self.consumption.wake();
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads new messages of an ordered queue and learns which groups they belong to.
+    /// Returns how many there were.
+    async fn admit(&mut self, queue: SubscriptionQueue) -> Result<usize, BrokerError> {
+        let core = Arc::clone(&self.core);
+        let cached = core.cached(&self.consumption, queue).await?;
+        let Some(_turn) = cached.read_turn().await else {
+            return Ok(0);
+        };
+        if cached.look(pop_cache::LeaseQueue::held) >= core.cache.options().held_max {
+            tracing::warn!(%queue, "an ordered queue has as many messages waiting as are allowed; no new ones are read");
+            return Ok(0);
+        }
+        let bounds = core.log.bounds(queue.log_queue()).await?;
+        let mut reserved = match core.cache.reserve(&cached, ADMIT_AT_ONCE, bounds) {
+            Err(CacheError::Evicted(_)) => return Ok(1),
+            other => other?,
+        };
+        if reserved.is_empty() {
+            return Ok(0);
+        }
+        let offsets = reserved.offsets().to_vec();
+        let entries = core.log.read(queue.log_queue(), &offsets).await?;
+        let mut entries = entries.into_iter().peekable();
+        let mut groups = Vec::with_capacity(offsets.len());
+        let mut holes = Vec::new();
+        for offset in offsets {
+            match entries.next_if(|entry| entry.offset == offset) {
+                // One that can't be decoded waits in line, and goes to quarantine in turn.
+                Some(entry) => groups.push((offset, group_of(&entry))),
+                None => holes.push(offset),
+            }
+        }
+        self.pass_holes(queue, &mut reserved, &holes, bounds)
+            .await?;
+        let count = groups.len() + holes.len();
+        reserved.admit(groups);
+        Ok(count)
+    }
+
+    /// Gives a batch of an ordered group again to whoever repeats the receive that got it,
+    /// and nothing else. Returns whether there was one. Any failure is told: a repeat that
+    /// comes back empty has the client take its batch for lost.
+    pub(super) async fn repeated(&mut self) -> Result<bool, BrokerError> {
+        let attempt_id = self.request.attempt_id.as_deref();
+        let Some(attempt_id) = attempt_id.filter(|_| self.consumption.group.fifo) else {
+            return Ok(false);
+        };
+        let consumption = Arc::clone(&self.consumption);
+        for queue in consumption.queues_from(0) {
+            self.repeat(queue, attempt_id).await?;
+        }
+        Ok(!self.handout.is_empty())
+    }
+
+    async fn repeat(
+        &mut self,
+        queue: SubscriptionQueue,
+        attempt_id: &str,
+    ) -> Result<(), BrokerError> {
+        let core = Arc::clone(&self.core);
+        let invisible_for = self.request.invisible_for;
+        let repeated = loop {
+            let cached = core.cached(&self.consumption, queue).await?;
+            // After a restart the batch is among what is still to be read.
+            while cached.look(|leases| leases.is_still_to_be_read(attempt_id)) {
+                if self.admit(queue).await? == 0 {
+                    break;
+                }
+            }
+            match core.cache.repeat(&cached, attempt_id, invisible_for).await {
+                Err(CacheError::Evicted(_)) => {}
+                other => break other?,
+            }
+        };
+        if repeated.is_empty() {
+            return Ok(());
+        }
+        let offsets: Vec<Offset> = repeated
+            .iter()
+            .map(|granted| granted.identity.offset)
+            .collect();
+        let entries = core.log.read(queue.log_queue(), &offsets).await?;
+        for entry in entries {
+            let granted = repeated
+                .iter()
+                .find(|granted| granted.identity.offset == entry.offset);
+            let (Some(granted), Ok(message)) = (granted, entry.message) else {
+                continue;
+            };
+            let body = core.log.body(&message).await?;
+            let wanted = Wanted {
+                offset: entry.offset,
+                place: entry.offset,
+                message,
+                body,
+                source: queue.log_queue(),
+                attempt: granted.attempt,
+            };
+            // The first answer may have arrived: whoever works on it keeps it.
+            let mut again = self.leased(granted.identity, wanted);
+            again.release = None;
+            self.handout.push(again);
+        }
+        Ok(())
+    }
+}
+
+/// The message group of a row, where messages without one share one.
+fn group_of(entry: &LogEntry) -> u64 {
+    let message = entry.message.as_ref().ok();
+    let group = message.and_then(|message| message.message_group.as_deref());
+    message_group_hash(group.unwrap_or_default())
+}

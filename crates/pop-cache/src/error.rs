@@ -1,0 +1,36 @@
+//! Why the cache could not do what it was asked.
+
+use pop_model::SubscriptionQueue;
+
+/// An error of the cache.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The delivery is over, was handed out again, or was reset.
+    #[error("the delivery is over: it was acknowledged, handed out again, or reset")]
+    Over,
+    /// As many deliveries are out as are allowed.
+    #[error(
+        "{queue}: {in_flight} deliveries are out, which is the most that is allowed; acknowledge some, or raise the limit"
+    )]
+    Full {
+        /// Where.
+        queue: SubscriptionQueue,
+        /// How many.
+        in_flight: u64,
+    },
+    /// The queue's state was given up while it was idle: look it up again.
+    #[error("{0} is not in memory; look it up again")]
+    Evicted(SubscriptionQueue),
+    /// The queue's topic or group is deleted.
+    #[error("{0} is deleted")]
+    Closed(SubscriptionQueue),
+    /// The outcome of the delivery was being written for too long.
+    #[error("{0}: the outcome of the delivery is still being written; try again")]
+    Busy(SubscriptionQueue),
+    /// The store's.
+    #[error(transparent)]
+    Store(#[from] pop_store::Error),
+}
+
+/// What a call of the cache returns.
+pub type Result<T, E = CacheError> = std::result::Result<T, E>;

@@ -1,0 +1,126 @@
+//! Where a delivery goes when its time is up: the one trait that is called upward.
+
+use std::{any::Any, fmt, panic::AssertUnwindSafe, time::Duration};
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use pop_model::{Checkpoint, DeliveryIdentity, SubscriptionQueue};
+use pop_store::{Durable, Outcome, WriteBatch};
+
+/// Why a delivery could not be revived this time; it is tried again with back-off.
+pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What becomes of a due delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RevivalKind {
+    /// It is ready again elsewhere, with one delivery attempt more.
+    Retried,
+    /// It is ready again where it lies, for this attempt: only in an ordered queue.
+    Again(u32),
+    /// Its attempts are used up: it is in the dead-letter topic of its group.
+    DeadLettered,
+    /// Its message is no longer in the log, or its topic or group is gone.
+    Gone,
+}
+
+/// A decision about a due delivery, with the writes that make it so.
+#[derive(Debug)]
+pub struct Revival<T> {
+    /// What becomes of the delivery.
+    pub kind: RevivalKind,
+    /// Written in one batch with the end of the delivery, so that no crash falls between
+    /// the two. Empty where the decision was carried out in a log of its own: then a crash
+    /// may repeat it, and never loses it.
+    pub writes: WriteBatch,
+    /// What the sink set aside in memory until the batch is settled.
+    pub token: T,
+}
+
+/// Decides about due deliveries.
+#[async_trait]
+pub trait RetrySink: fmt::Debug + Send + Sync + 'static {
+    /// What a decision sets aside in memory until its writes are settled.
+    ///
+    /// Dropping it must give back whatever it holds: a time limit may drop a decision
+    /// that nothing was written for.
+    type Token: fmt::Debug + Send + 'static;
+
+    /// Decides what becomes of `due` and which writes make it so.
+    ///
+    /// # Contract
+    ///
+    /// - Nothing is written here that changes what the delivery is, only prepared: the
+    ///   caller commits [`Revival::writes`] together with the end of the delivery.
+    /// - An error, a panic and a hang are all failures of this one delivery: it is stored
+    ///   and tried again with back-off.
+    async fn revive(&self, due: &Checkpoint) -> Result<Revival<Self::Token>, SinkError>;
+
+    /// The batch is committed: memory may follow, and waiting consumers be woken.
+    fn settled(&self, due: &Checkpoint, token: Durable<Self::Token>);
+
+    /// The batch was not committed, or nobody knows. After [`Outcome::InDoubt`] what the
+    /// token holds must stay set aside until the store was reopened.
+    fn unsettled(&self, due: &Checkpoint, token: Self::Token, outcome: Outcome);
+
+    /// Something of this queue may be handed out that could not be before.
+    fn ready(&self, queue: SubscriptionQueue) {
+        let _ = queue;
+    }
+
+    /// A delivery whose revive failed too often is in quarantine.
+    fn quarantined(&self, due: &Checkpoint) {
+        let _ = due;
+    }
+
+    /// A stored delivery is over, and its row gone.
+    fn stored_ended(&self, ended: &DeliveryIdentity) {
+        let _ = ended;
+    }
+}
+
+/// Every way in which a decision can fail, folded into one type at one place.
+#[derive(Debug)]
+pub enum Failure {
+    /// It said so.
+    Error(SinkError),
+    /// It panicked, in the call or in its future.
+    Panicked(String),
+    /// It did not answer in time. Its future is dropped: nothing can come of it later.
+    TimedOut(Duration),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(error) => write!(f, "{error}"),
+            Self::Panicked(message) => write!(f, "it panicked: {message}"),
+            Self::TimedOut(limit) => write!(f, "no answer within {limit:?}"),
+        }
+    }
+}
+
+/// Asks a sink, and makes one outcome of everything that can go wrong.
+///
+/// # Errors
+///
+/// How it failed. A second or a late answer can't be: the future is owned here.
+pub async fn decide<K: RetrySink>(
+    sink: &K,
+    due: &Checkpoint,
+    limit: Duration,
+) -> Result<Revival<K::Token>, Failure> {
+    // The call itself is inside the future, so that what it throws is an outcome, too.
+    let call = async { sink.revive(due).await };
+    match tokio::time::timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(Ok(revival))) => Ok(revival),
+        Ok(Ok(Err(error))) => Err(Failure::Error(error)),
+        Ok(Err(panic)) => Err(Failure::Panicked(panic_message(panic.as_ref()))),
+        Err(_) => Err(Failure::TimedOut(limit)),
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".into())
+}

@@ -1,0 +1,138 @@
+//! A sink that does what a test wrote down.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use pop_cache::{RetrySink, Revival, RevivalKind, SinkError};
+use pop_model::{Checkpoint, SubscriptionQueue};
+use pop_store::{Durable, Outcome, WriteBatch, table::META};
+use tokio::sync::Notify;
+
+/// What the sink does about an offset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    Gone,
+    /// With a row that says so.
+    Retry,
+    Again,
+    Fail,
+    PanicAtOnce,
+    PanicLater,
+    Hang,
+    Slow(Duration),
+    /// With a condition that never holds.
+    Impossible,
+    /// With as many rows of its own.
+    Rows(usize),
+}
+
+/// What the sink was told, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Asked(u64),
+    Settled(u64),
+    Unsettled(u64, Outcome),
+    Quarantined(u64),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    pub(crate) answers: Mutex<BTreeMap<u64, Answer>>,
+    pub(crate) told: Mutex<Vec<Told>>,
+    pub(crate) ready: Mutex<BTreeSet<SubscriptionQueue>>,
+    pub(crate) woken: Notify,
+}
+
+impl Sink {
+    pub(crate) fn answer(&self, offset: u64, answer: Answer) {
+        self.answers.lock().insert(offset, answer);
+    }
+
+    pub(crate) fn asked(&self, offset: u64) -> usize {
+        let told = self.told.lock();
+        told.iter().filter(|it| **it == Told::Asked(offset)).count()
+    }
+
+    pub(crate) fn was_told(&self, told: Told) -> bool {
+        self.told.lock().contains(&told)
+    }
+
+    pub(crate) fn take_ready(&self) -> BTreeSet<SubscriptionQueue> {
+        std::mem::take(&mut *self.ready.lock())
+    }
+}
+
+/// The row that a retry writes.
+pub(crate) fn retry_row(offset: u64) -> bytes::Bytes {
+    format!("retry {offset}").into()
+}
+
+#[async_trait]
+impl RetrySink for Sink {
+    type Token = ();
+
+    async fn revive(&self, due: &Checkpoint) -> Result<Revival<()>, SinkError> {
+        let offset = due.identity.offset.get();
+        self.told.lock().push(Told::Asked(offset));
+        let answer = self.answers.lock().get(&offset).copied();
+        let mut writes = WriteBatch::new();
+        let kind = match answer.unwrap_or(Answer::Gone) {
+            Answer::Gone => RevivalKind::Gone,
+            Answer::Retry => {
+                writes.put(META, retry_row(offset), "".into());
+                RevivalKind::Retried
+            }
+            Answer::Again => RevivalKind::Again(due.delivery_attempt + 1),
+            Answer::Fail => return Err("the log is on fire".into()),
+            Answer::PanicAtOnce => panic!("at once"),
+            Answer::PanicLater => {
+                tokio::task::yield_now().await;
+                panic!("later");
+            }
+            Answer::Hang => std::future::pending().await,
+            Answer::Slow(duration) => {
+                tokio::time::sleep(duration).await;
+                RevivalKind::Gone
+            }
+            Answer::Impossible => {
+                writes.require(META, "nothing".into(), "something".into());
+                RevivalKind::Retried
+            }
+            Answer::Rows(count) => {
+                for number in 0..count {
+                    writes.put(META, format!("{offset} {number}").into(), "".into());
+                }
+                RevivalKind::Retried
+            }
+        };
+        Ok(Revival {
+            kind,
+            writes,
+            token: (),
+        })
+    }
+
+    fn settled(&self, due: &Checkpoint, _token: Durable<()>) {
+        let offset = due.identity.offset.get();
+        self.told.lock().push(Told::Settled(offset));
+    }
+
+    fn unsettled(&self, due: &Checkpoint, _token: (), outcome: Outcome) {
+        let offset = due.identity.offset.get();
+        self.told.lock().push(Told::Unsettled(offset, outcome));
+    }
+
+    fn ready(&self, queue: SubscriptionQueue) {
+        self.ready.lock().insert(queue);
+        self.woken.notify_one();
+    }
+
+    fn quarantined(&self, due: &Checkpoint) {
+        let offset = due.identity.offset.get();
+        self.told.lock().push(Told::Quarantined(offset));
+    }
+}

@@ -1,0 +1,246 @@
+//! Who refers to the messages of a queue.
+//!
+//! A reference to a message is a lease row of its queue, a retry entry whose source it
+//! is, or a record of one of these in quarantine. References move while they are looked
+//! for: an expired lease becomes an entry, an entry that is delivered and expires becomes a
+//! later one. None is ever nowhere between.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use pop_model::{
+    Checkpoint, Holder, LeaseKey, Mutant, Offset, QueueId, RetryEntry, RetryKey, StoredKey,
+    StoredValue, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord,
+};
+
+use super::{LEASE, RETRY, progress, quarantine, value::corrupt};
+use crate::{Error, Result, Scan, Store, StoreExt};
+
+/// A group that consumes a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Subscriber {
+    /// Which queue, and who.
+    pub queue: SubscriptionQueue,
+    /// The subscription as it is stored.
+    pub record: SubscriptionRecord,
+    /// Whether it consumes in order. Its rows then speak of messages that are still open:
+    /// they are no references, and end with their message.
+    pub ordered: bool,
+}
+
+/// Who holds which message.
+pub(super) type Held = BTreeMap<Offset, BTreeSet<Holder>>;
+
+/// Who refers to the messages of one queue below an offset.
+#[derive(Debug)]
+pub(super) struct References {
+    store: Arc<dyn Store>,
+    groups: Vec<Group>,
+    below: Offset,
+}
+
+/// The references of one group.
+#[derive(Debug)]
+struct Group {
+    subscriber: Subscriber,
+    // Where its retry entries are. An entry that moves on gets a higher sequence, so what
+    // is found later is where it is now.
+    retries: BTreeMap<Offset, u64>,
+    next_sequence: u64,
+}
+
+impl References {
+    /// Prepares to look for references to what lies below `below`.
+    pub(super) async fn load(
+        store: Arc<dyn Store>,
+        subscribers: Vec<Subscriber>,
+        below: Offset,
+    ) -> Result<Self> {
+        let mut groups = Vec::with_capacity(subscribers.len());
+        for subscriber in subscribers {
+            let retry_queue = SubscriptionQueue {
+                queue: QueueId::RETRY,
+                ..subscriber.queue
+            };
+            // Below it no entry is left, and what is deleted is not walked.
+            let committed = progress::committed(store.as_ref(), retry_queue).await?;
+            groups.push(Group {
+                subscriber,
+                retries: BTreeMap::new(),
+                next_sequence: committed.get(),
+            });
+        }
+        Ok(Self {
+            store,
+            groups,
+            below,
+        })
+    }
+
+    /// The offset below which they are looked for.
+    pub(super) fn below(&self) -> Offset {
+        self.below
+    }
+
+    /// Those who consume the queue in order.
+    pub(super) fn ordered(&self) -> impl Iterator<Item = SubscriptionQueue> {
+        let ordered = self.groups.iter().filter(|group| group.subscriber.ordered);
+        ordered.map(|group| group.subscriber.queue)
+    }
+
+    /// All references to the messages in `from..to`.
+    pub(super) async fn between(&mut self, from: Offset, to: Offset) -> Result<Held> {
+        let mut held = Held::new();
+        if Mutant::RetentionForgetsReferences.is_on() {
+            return Ok(held);
+        }
+        // Before and after all else: what is put away meanwhile, or put back to work.
+        self.quarantined(from, to, &mut held).await?;
+        let store = self.store.as_ref();
+        for group in &mut self.groups {
+            group
+                .between(store, from, to, self.below, &mut held)
+                .await?;
+        }
+        self.quarantined(from, to, &mut held).await?;
+        Ok(held)
+    }
+
+    async fn quarantined(&self, from: Offset, to: Offset, held: &mut Held) -> Result<()> {
+        let Some(first) = self.groups.first() else {
+            return Ok(());
+        };
+        let queue = first.subscriber.queue.log_queue();
+        let is_there = |holder: &Holder| {
+            let mut groups = self.groups.iter();
+            groups.any(|group| group.subscriber.queue.group == holder.group)
+        };
+        for (offset, holder) in quarantine::references(self.store.as_ref(), queue).await? {
+            if from <= offset && offset < to && is_there(&holder) {
+                held.entry(offset).or_default().insert(holder);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Group {
+    async fn between(
+        &mut self,
+        store: &dyn Store,
+        from: Offset,
+        to: Offset,
+        below: Offset,
+        held: &mut Held,
+    ) -> Result<()> {
+        loop {
+            // Leases before retry entries, since an expired lease becomes an entry; and
+            // all again where an entry is gone, since it may have become a later one.
+            self.leases(store, from, to, held).await?;
+            self.follow_retries(store, below).await?;
+            if self.retries(store, from, to, held).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Notes a reference, unless a reset made it void.
+    fn note(&self, held: &mut Held, offset: Offset, epoch: SubscriptionEpoch) {
+        if epoch >= self.subscriber.record.epoch {
+            let group = self.subscriber.queue.group;
+            held.entry(offset)
+                .or_default()
+                .insert(Holder { group, epoch });
+        }
+    }
+
+    async fn leases(
+        &self,
+        store: &dyn Store,
+        from: Offset,
+        to: Offset,
+        held: &mut Held,
+    ) -> Result<()> {
+        let queue = self.subscriber.queue;
+        let key = |offset| LeaseKey { queue, offset }.encode();
+        let visit = |entries: Vec<crate::Entry>| {
+            for entry in entries {
+                let at = LeaseKey::decode(entry.key.clone());
+                let at = at.map_err(|error| corrupt(store, LEASE, &entry.key, error))?;
+                match Checkpoint::decode(entry.value) {
+                    Ok(lease) => self.note(held, at.offset, lease.identity.epoch),
+                    // It goes to quarantine when it is due; until then nothing is lost.
+                    Err(_) => self.note(held, at.offset, self.subscriber.record.epoch),
+                }
+            }
+            Ok::<_, Error>(true)
+        };
+        let scan = Scan::range(key(from), key(to));
+        store.for_each_page(LEASE, scan, visit).await
+    }
+
+    /// Notes the retry entries that came since the last look.
+    async fn follow_retries(&mut self, store: &dyn Store, below: Offset) -> Result<()> {
+        let queue = self.subscriber.queue;
+        let source = queue.log_queue();
+        let (start, end) = RetryKey::range_from(queue.group, queue.topic, self.next_sequence);
+        let visit = |entries: Vec<crate::Entry>| {
+            for entry in entries {
+                let key = RetryKey::decode(entry.key.clone());
+                let key = key.map_err(|error| corrupt(store, RETRY, &entry.key, error))?;
+                self.next_sequence = key.sequence.saturating_add(1);
+                match RetryEntry::decode(entry.value) {
+                    Ok(entry) if entry.source == source && entry.offset < below => {
+                        self.retries.insert(entry.offset, key.sequence);
+                    }
+                    Ok(_) => {}
+                    // Nobody can say what it refers to; it goes to quarantine when taken.
+                    Err(error) => {
+                        tracing::error!(%queue, sequence = key.sequence, %error, "nothing is kept for a retry entry that can't be read");
+                    }
+                }
+            }
+            Ok::<_, Error>(true)
+        };
+        store
+            .for_each_page(RETRY, Scan::range(start, end), visit)
+            .await
+    }
+
+    /// Notes the entries as they are now. Returns whether all that were known are there.
+    async fn retries(
+        &mut self,
+        store: &dyn Store,
+        from: Offset,
+        to: Offset,
+        held: &mut Held,
+    ) -> Result<bool> {
+        let known: Vec<_> = self.retries.range(from..to).collect();
+        let key = |(_, sequence): &(&Offset, &u64)| {
+            let key = RetryKey {
+                group: self.subscriber.queue.group,
+                topic: self.subscriber.queue.topic,
+                sequence: **sequence,
+            };
+            key.encode()
+        };
+        let keys: Vec<_> = known.iter().map(key).collect();
+        let mut gone = Vec::new();
+        let rows = store.multi_get(RETRY, &keys).await?;
+        for (((offset, _), key), row) in known.into_iter().zip(keys).zip(rows) {
+            let Some(row) = row else {
+                gone.push(*offset);
+                continue;
+            };
+            let entry = RetryEntry::decode(row);
+            let entry = entry.map_err(|error| corrupt(store, RETRY, &key, error))?;
+            self.note(held, *offset, entry.epoch);
+        }
+        for offset in &gone {
+            self.retries.remove(offset);
+        }
+        Ok(gone.is_empty())
+    }
+}
