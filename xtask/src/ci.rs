@@ -8,7 +8,9 @@ use xshell::{Shell, cmd};
 
 use crate::backends::{Backend, features};
 use crate::steps::Steps;
-use crate::{clients, deny, layers, lint, native, readme, test, tidy, torture, workspace};
+use crate::{
+    clients, deny, layers, lint, native, powerloss, readme, sim, test, tidy, torture, workspace,
+};
 
 /// On the durable stores, where every send waits for the disk. The shapes of the messages
 /// repeat after far fewer.
@@ -22,6 +24,10 @@ const TORTURE_KILLS: u32 = 3;
 
 /// Synced sends spread over the kills.
 const TORTURE_SENDS: u32 = 1_000;
+
+/// Cuts per workload and model. What they find is rare after thousands, and a slip in a sync
+/// shows in every other one.
+const POWERLOSS_CUTS: u32 = 12;
 
 /// Runs all steps.
 ///
@@ -56,6 +62,8 @@ pub fn run() -> Result<()> {
     );
     steps.run("docs", &alone, || lint::docs(&sh))?;
     tests(&sh, &mut steps)?;
+    let alone = format!("cargo xtask sim --seeds 1000000 --time {}", sim::CI_SECONDS);
+    steps.run("simulation", &alone, || sim::for_ci(&sh))?;
     readme_commands(&sh, &mut steps)?;
     // Built once for all that follows, which only chooses by `--store`.
     let mut broker = PathBuf::new();
@@ -69,6 +77,7 @@ pub fn run() -> Result<()> {
     })?;
     interop(&mut steps, &broker)?;
     torture(&mut steps, &broker)?;
+    power_cuts(&sh, &mut steps)?;
     steps.finish();
     Ok(())
 }
@@ -147,4 +156,34 @@ fn torture(steps: &mut Steps, broker: &Path) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+fn power_cuts(sh: &Shell, steps: &mut Steps) -> Result<()> {
+    if !powerloss::is_possible() {
+        steps.skip("power cuts", "the recorder is for Linux");
+        return Ok(());
+    }
+    let mut programs = None;
+    let alone = "cargo build -p pop-powerloss -p pop-powerloss-recorder --features full";
+    steps.run("recorder of power cuts", alone, || {
+        programs = Some(powerloss::build(sh, &Backend::ALL)?);
+        Ok(())
+    })?;
+    let Some(programs) = programs else {
+        return Ok(());
+    };
+    for backend in Backend::ALL
+        .into_iter()
+        .filter(|backend| backend.is_durable())
+    {
+        let alone = format!("cargo xtask powerloss --backend {backend} --cuts {POWERLOSS_CUTS}");
+        steps.run(&format!("power cuts on {backend}"), &alone, || {
+            programs.cut(sh, backend, POWERLOSS_CUTS, 1)
+        })?;
+    }
+    steps.run(
+        "power cuts without syncs",
+        "cargo xtask powerloss --backend all --convict",
+        || programs.convict(sh, &Backend::ALL),
+    )
 }

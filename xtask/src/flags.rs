@@ -63,10 +63,26 @@ xflags::xflags! {
         /// Random clients on a store that refuses, fails, hangs and loses power, checked
         /// against a plain model after each step. One seed is one run, each time the same.
         cmd sim {
-            /// How many seeds to run, from 0; 250 if absent.
+            /// How many seeds to run; 250 if absent. With mutants, within how many each
+            /// must be noticed.
             optional -n, --seeds count: u64
-            /// This seed alone, as a failure names it.
+            /// The first of them; 0 if absent.
+            optional --from seed: u64
+            /// Begin no seed after so many seconds.
+            optional -t, --time seconds: u64
+            /// This seed alone, with its trace, as a failure names it.
             optional -s, --seed seed: u64
+            /// Only these steps of it, as `3,7,9-12`.
+            optional --only steps: String
+            /// Nothing goes wrong in the store in these steps of it.
+            optional --no-faults steps: String
+            /// Print what the broker logs, too, as `debug` or `pop_cache=debug`.
+            optional --log filter: String
+            /// Put deliberate faults into the broker, one after another: each must be
+            /// noticed.
+            optional --mutants
+            /// This deliberate fault alone.
+            optional --mutant name: String
         }
 
         /// Kills the broker with SIGKILL in the middle of sends, receives and
@@ -79,6 +95,20 @@ xflags::xflags! {
             optional -b, --backend backend: Selection
             /// How many synced sends are spread over the kills; 10000 if absent.
             optional -o, --ops count: u32
+        }
+
+        /// Cuts the power of a store on paper: records every change of its folder while it
+        /// works, lays out what a disk may have at chosen moments, opens that and checks that
+        /// nothing that was promised is lost. On Linux.
+        cmd powerloss {
+            /// The durable store to cut; fjall if absent; `all` is each durable one.
+            optional -b, --backend backend: Selection
+            /// Cuts per workload and model of a file system; 200 if absent.
+            optional -c, --cuts count: u32
+            /// Chooses the cuts and what survives them; 1 if absent.
+            optional -s, --seed seed: u64
+            /// Takes syncs away, and checks that this is noticed.
+            optional --convict
         }
 
         /// Runs the benchmarks and prints throughput and latencies.

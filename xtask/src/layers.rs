@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 7] = [
     ("pop-proto", &[]),
     ("pop-store", &["pop-model"]),
     ("pop-cache", &["pop-store", "pop-model"]),
-    ("pop-revive", &["pop-store", "pop-model"]),
+    ("pop-revive", &["pop-cache", "pop-store", "pop-model"]),
     ("kv-restore", &["pop-store", "pop-model"]),
     (
         "pop-broker",
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn an_edge_that_points_sideways_is_named() {
         check(
-            "pop-revive",
+            "kv-restore",
             &["pop-cache"],
-            &["pop-revive must not use pop-cache"],
+            &["kv-restore must not use pop-cache"],
         );
         check(
             "pop-proto",

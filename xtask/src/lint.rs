@@ -4,7 +4,8 @@ use anyhow::Result;
 use xshell::{Shell, cmd};
 
 /// Every backend and the conformance kit, so that no line goes unread.
-pub const EVERYTHING: &str = "pop-broker/full,pop-benches/full,pop-store/testkit";
+pub const EVERYTHING: &str =
+    "pop-broker/full,pop-benches/full,pop-powerloss/full,pop-store/testkit";
 
 /// As much of [`EVERYTHING`] as rustc builds alone.
 pub const RUST_ALONE: &str = "pop-broker/sled,pop-benches/sled,pop-store/testkit";

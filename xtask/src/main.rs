@@ -23,8 +23,10 @@ mod interop;
 mod layers;
 mod lint;
 mod native;
+mod powerloss;
 mod readme;
 mod run;
+mod scenarios;
 mod sim;
 mod steps;
 mod test;
@@ -55,6 +57,7 @@ fn dispatch(command: XtaskCmd) -> anyhow::Result<()> {
         XtaskCmd::Interop(flags) => clients::run(flags)?,
         XtaskCmd::Sim(flags) => sim::run(flags)?,
         XtaskCmd::Torture(flags) => torture::run(flags)?,
+        XtaskCmd::Powerloss(flags) => powerloss::run(flags)?,
         XtaskCmd::Bench(flags) => bench::run(flags)?,
         XtaskCmd::Layers(_) => layers::run()?,
         XtaskCmd::Tidy(_) => tidy::run()?,

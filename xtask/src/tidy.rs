@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use xshell::{Shell, cmd};
 
 use crate::flags::Xtask;
-use crate::{readme, workspace};
+use crate::{readme, scenarios, workspace};
 
 /// Text that must not stand in a file, why, and the one file where it may.
 ///
@@ -49,16 +49,13 @@ const FORBIDDEN: [(&str, &str, Option<&str>); 8] = [
 pub fn run() -> Result<()> {
     let sh = workspace::shell()?;
     let mut findings = missing_companions(&sh)?;
-    for path in files(&sh)? {
-        // A fixture of bytes is nobody's prose.
-        let Ok(content) = sh.read_file(&path) else {
-            continue;
-        };
-        findings.extend(
-            check(&path, &content)
-                .iter()
-                .map(|it| format!("{path}: {it}")),
-        );
+    let files = contents(&sh)?;
+    for (path, content) in &files {
+        let mut found = check(path, content);
+        if path == scenarios::PATH {
+            found.extend(scenarios::unknown(content, &files));
+        }
+        findings.extend(found.iter().map(|it| format!("{path}: {it}")));
     }
     if findings.is_empty() {
         println!("Everything is tidy.");
@@ -87,6 +84,16 @@ fn files(sh: &Shell) -> Result<Vec<String>> {
         .filter(|path| sh.path_exists(path))
         .map(str::to_owned)
         .collect())
+}
+
+/// The same with what is in them. A fixture of bytes is nobody's prose and left out.
+fn contents(sh: &Shell) -> Result<Vec<(String, String)>> {
+    let files = files(sh)?.into_iter();
+    let read = files.filter_map(|path| {
+        let content = sh.read_file(&path).ok()?;
+        Some((path, content))
+    });
+    Ok(read.collect())
 }
 
 fn missing_companions(sh: &Shell) -> Result<Vec<String>> {

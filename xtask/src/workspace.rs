@@ -104,19 +104,31 @@ pub fn broker(sh: &Shell, backends: &[Backend]) -> Result<PathBuf> {
          --message-format json-render-diagnostics"
     )
     .read()?;
-    executable(&messages).context("cargo built the broker but named no program")
+    let broker = built(&messages, "pop-broker").into_iter().next();
+    broker.context("cargo built the broker but named no program")
 }
 
-/// The broker among Cargo's messages. Asking Cargo holds wherever its target folder is.
-fn executable(messages: &str) -> Option<PathBuf> {
+/// The files that Cargo's messages name for the target `name`: the program, or what a
+/// library became. Asking Cargo holds wherever its target folder is.
+pub fn built(messages: &str, name: &str) -> Vec<PathBuf> {
     let messages = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut broker = messages.filter(|message| {
-        let name = message.get("target").and_then(|target| target.get("name"));
-        name.and_then(Value::as_str) == Some("pop-broker")
+    let ours = messages.filter(|message| {
+        let target = message.get("target").and_then(|target| target.get("name"));
+        target.and_then(Value::as_str) == Some(name)
     });
-    broker.find_map(|message| Some(message.get("executable")?.as_str()?.into()))
+    let files = ours.flat_map(|message| {
+        let program = message.get("executable").and_then(Value::as_str);
+        match program {
+            Some(program) => vec![program.into()],
+            None => array(&message, "filenames")
+                .iter()
+                .filter_map(|it| Some(it.as_str()?.into()))
+                .collect(),
+        }
+    });
+    files.collect()
 }
 
 #[cfg(test)]
@@ -145,8 +157,10 @@ mod tests {
 {"reason":"compiler-artifact","target":{"name":"pop-broker"},"executable":"/t/debug/pop-broker"}
 {"reason":"build-finished","success":true}"#;
         assert_eq!(
-            executable(messages),
-            Some(PathBuf::from("/t/debug/pop-broker"))
+            built(messages, "pop-broker"),
+            [PathBuf::from("/t/debug/pop-broker")]
         );
+        let library = r#"{"target":{"name":"a"},"executable":null,"filenames":["/t/liba.so"]}"#;
+        assert_eq!(built(library, "a"), [PathBuf::from("/t/liba.so")]);
     }
 }

@@ -1,0 +1,142 @@
+//! Cuts the power of a store at chosen moments, on paper, and checks what is left.
+//!
+//! A workload runs under the recorder, which writes down every change of the store's
+//! folder and every promise. From the record, the folder is laid out as the disk may be
+//! after a power cut at any moment; the real engine opens it, and what was promised must
+//! be there.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for people: what it says is what it is for"
+)]
+
+mod broker;
+mod check;
+mod cut;
+mod disk;
+mod judge;
+mod marks;
+mod raw;
+mod record;
+mod run;
+mod stores;
+mod work;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use pop_broker::stores::Backend;
+
+use crate::{disk::Model, marks::Marks, work::Workload};
+
+#[derive(Debug, Parser)]
+#[command(about = "Cuts the power of a store, on paper, and checks what is left")]
+struct Flags {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Records a workload, or takes a record, and checks cuts in it.
+    Check(CheckFlags),
+    /// Is the workload: started by `check` under the recorder.
+    Work(WorkFlags),
+}
+
+#[derive(Debug, Args)]
+struct CheckFlags {
+    /// The store.
+    #[arg(long)]
+    store: Backend,
+    /// The preloaded library.
+    #[arg(long)]
+    recorder: Option<PathBuf>,
+    /// Checks this record, made before, instead of making one.
+    #[arg(long)]
+    record: Option<PathBuf>,
+    /// What runs; each if absent.
+    #[arg(long)]
+    workload: Vec<Workload>,
+    /// For how long it runs.
+    #[arg(long, default_value_t = 2_000)]
+    millis: u64,
+    /// How many cuts, per model.
+    #[arg(long, default_value_t = 200)]
+    cuts: usize,
+    /// After how many of them the recovery is recorded, and cut in its turn.
+    #[arg(long, default_value_t = 3)]
+    recoveries: usize,
+    /// Chooses the cuts and what survives them.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// What the file system promises; each if absent.
+    #[arg(long)]
+    model: Vec<Model>,
+    /// Counts `fdatasync` of files with this ending for nothing.
+    #[arg(long)]
+    ignore_fdatasync: Vec<String>,
+    /// Counts `sync_file_range` as a sync. It is none: a wrong checker, to check the check.
+    #[arg(long)]
+    range_counts: bool,
+    /// Fails if no promise is broken: for stores and checkers that are wrong on purpose.
+    #[arg(long)]
+    must_convict: bool,
+    /// How many cuts are checked at a time.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+}
+
+#[derive(Debug, Args)]
+struct WorkFlags {
+    #[arg(long)]
+    store: Backend,
+    #[arg(long)]
+    workload: Workload,
+    #[arg(long)]
+    folder: PathBuf,
+    #[arg(long)]
+    marks: PathBuf,
+    #[arg(long)]
+    millis: u64,
+    /// Opens what is there and closes it, and nothing else.
+    #[arg(long)]
+    recover: bool,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Flags::parse().command {
+        Action::Check(flags) => {
+            // A panic after a cut is a verdict, and told as one.
+            std::panic::set_hook(Box::new(|_| {}));
+            run::check(&flags)
+        }
+        Action::Work(flags) => work(&flags),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("powerloss: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(flags: &WorkFlags) -> Result<()> {
+    let marks = Marks::open(&flags.marks)?;
+    let time = Duration::from_millis(flags.millis);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        if flags.recover {
+            return flags.workload.recover(flags.store, &flags.folder).await;
+        }
+        flags
+            .workload
+            .run(flags.store, &flags.folder, marks, time)
+            .await
+    })
+}

@@ -1,0 +1,244 @@
+//! A whole check: each workload recorded once, and cut under each model.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use pop_powerloss_trace::SyncCall;
+use pop_store::testkit::Random;
+
+use crate::{
+    CheckFlags,
+    check::{Check, Conviction},
+    cut::{self, Cut},
+    disk::{Disk, Model, Rules},
+    marks::Mark,
+    record::{Place, Record},
+    work::Workload,
+};
+
+const SHOWN_MAX: usize = 10;
+
+/// Does what the flags say.
+///
+/// # Errors
+///
+/// If a promise is broken, or none is where one should be.
+pub(crate) fn check(flags: &CheckFlags) -> Result<()> {
+    let base = tempfile::Builder::new()
+        .prefix("pop-powerloss")
+        .tempdir_in(scratch())?;
+    let broken = check_in(flags, base.path());
+    if flags.must_convict {
+        ensure!(
+            broken? > 0,
+            "{}: no promise was broken, and one should be",
+            flags.store
+        );
+        return Ok(());
+    }
+    let outcome = match broken {
+        Ok(0) => return Ok(()),
+        Ok(count) => Err(anyhow!("promises broken after {count} cuts")),
+        Err(error) => Err(error),
+    };
+    let kept = base.keep();
+    outcome.with_context(|| {
+        let (store, kept) = (flags.store, kept.display());
+        format!("{store}: all is kept in {kept}, and --record checks a record again")
+    })
+}
+
+/// How many cuts broke a promise.
+fn check_in(flags: &CheckFlags, base: &Path) -> Result<usize> {
+    let mut broken = 0;
+    for workload in chosen(&flags.workload, &Workload::ALL) {
+        let folder = base.join(workload.name());
+        std::fs::create_dir(&folder)?;
+        let record = match &flags.record {
+            Some(path) => Record::read(path)?,
+            None => record(flags, workload, &folder)?,
+        };
+        for model in chosen(&flags.model, &Model::ALL) {
+            let run = Run {
+                flags,
+                workload,
+                rules: rules(flags, model),
+                folder: &folder,
+            };
+            broken += run.check(&record)?;
+        }
+    }
+    Ok(broken)
+}
+
+fn rules(flags: &CheckFlags, model: Model) -> Rules {
+    let mut rules = Rules::of(model);
+    rules.range_counts = flags.range_counts;
+    let ignored = flags.ignore_fdatasync.iter();
+    rules.ignored = ignored.map(|end| (SyncCall::Data, end.clone())).collect();
+    rules
+}
+
+/// Memory where there is some: what is laid out lives for a moment.
+fn scratch() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+fn chosen<T: Copy>(asked: &[T], all: &[T]) -> Vec<T> {
+    match asked {
+        [] => all.to_vec(),
+        asked => asked.to_vec(),
+    }
+}
+
+fn record(flags: &CheckFlags, workload: Workload, folder: &Path) -> Result<Record> {
+    let place = Place::make(folder)?;
+    run_recorded(flags, workload, &place, false)?;
+    let record = Record::read(&place.log)?;
+    let start = Disk::new(Rules::of(Model::Ext4), record.log.clone());
+    record.check_explains(start, &place.folder)?;
+    ensure!(
+        !record.marks.is_empty(),
+        "the workload was promised nothing"
+    );
+    Ok(record)
+}
+
+/// Runs the workload, or only its recovery, in a process under the recorder.
+fn run_recorded(
+    flags: &CheckFlags,
+    workload: Workload,
+    place: &Place,
+    recover: bool,
+) -> Result<()> {
+    let recorder = flags.recorder.as_deref();
+    let recorder = recorder.context("give --recorder, the preloaded library, or --record")?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .arg("work")
+        .args(["--store", flags.store.name(), "--workload", workload.name()])
+        .arg("--folder")
+        .arg(&place.folder)
+        .arg("--marks")
+        .arg(&place.marks)
+        .args(["--millis", &flags.millis.to_string()])
+        .args(recover.then_some("--recover"));
+    place.record(recorder, &mut command)
+}
+
+/// A record, cut under one model.
+struct Run<'a> {
+    flags: &'a CheckFlags,
+    workload: Workload,
+    rules: Rules,
+    folder: &'a Path,
+}
+
+impl Run<'_> {
+    /// Cuts the record, and the recoveries after some of its cuts; returns how many cuts
+    /// broke a promise.
+    fn check(&self, record: &Record) -> Result<usize> {
+        let flags = self.flags;
+        let random = &mut Random::new(flags.seed);
+        let start = Disk::new(self.rules.clone(), record.log.clone());
+        let cuts = cut::choose(&record.events, flags.cuts, random);
+        let convictions = self.judge(record, start.clone(), Vec::new(), &cuts)?;
+        self.show(record, cuts.len(), &convictions);
+        let mut broken = convictions.len();
+        if flags.recorder.is_some() && convictions.is_empty() {
+            let firsts = cut::choose(&record.events, flags.recoveries, random);
+            for cut in &firsts {
+                broken += self.check_recovery(record, start.clone(), *cut)?;
+            }
+            println!(
+                "powerloss:   and in the recoveries after {} cuts: {broken} broken",
+                firsts.len()
+            );
+        }
+        Ok(broken)
+    }
+
+    fn judge(
+        &self,
+        record: &Record,
+        start: Disk,
+        said: Vec<Mark>,
+        cuts: &[Cut],
+    ) -> Result<Vec<Conviction>> {
+        let check = Check {
+            backend: self.flags.store,
+            workload: self.workload,
+            record,
+            start,
+            said,
+            base: self.folder,
+            threads: self.flags.threads,
+        };
+        check.run(cuts)
+    }
+
+    /// Records how the product opens what a cut left, and cuts that.
+    fn check_recovery(&self, record: &Record, start: Disk, first: Cut) -> Result<usize> {
+        let prefix = "recovery";
+        let base = tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir_in(self.folder)?;
+        let place = Place::make(base.path())?;
+        let random = &mut Random::new(first.seed);
+        let left = record.follow(start, first.events)?;
+        left.lay_out_after_cut(&place.folder, random)?;
+        let before = Disk::of(&place.folder, self.rules.clone())?;
+        run_recorded(self.flags, self.workload, &place, true)?;
+        let recovery = Record::read(&place.log)?;
+        let start = before.with_log(recovery.log.clone());
+        recovery.check_explains(start.clone(), &place.folder)?;
+        let count = self.flags.cuts / self.flags.recoveries.max(1);
+        let cuts = cut::choose(&recovery.events, count, random);
+        let said = record.marks_before(first.events);
+        let convictions = self.judge(&recovery, start, said, &cuts)?;
+        if !convictions.is_empty() {
+            let _ = base.keep();
+            eprintln!("  in the recovery after {} events:", first.events);
+            self.show(&recovery, cuts.len(), &convictions);
+        }
+        Ok(convictions.len())
+    }
+
+    fn show(&self, record: &Record, cuts: usize, convictions: &[Conviction]) {
+        println!(
+            "powerloss: {} {} under {:?}, seed {}: {} cuts in {} events ({} MiB, {} marks), \
+             {} broken",
+            self.flags.store,
+            self.workload.name(),
+            self.rules.model,
+            self.flags.seed,
+            cuts,
+            record.events.len(),
+            record.log.len() >> 20,
+            record.marks.len(),
+            convictions.len()
+        );
+        if self.flags.must_convict {
+            return;
+        }
+        for conviction in convictions.iter().take(SHOWN_MAX) {
+            eprintln!(
+                "  after {} events, seed {:x}, left in {}:",
+                conviction.cut.events,
+                conviction.cut.seed,
+                conviction.folder.display()
+            );
+            for violation in conviction.violations.iter().take(SHOWN_MAX) {
+                eprintln!("    {violation}");
+            }
+        }
+    }
+}

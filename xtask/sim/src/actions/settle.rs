@@ -1,0 +1,148 @@
+//! Consumers that acknowledge, and that ask for more or less time.
+
+use pop_store::testkit::Random;
+
+use super::{consume, produce};
+use crate::{model::Lease, model::Millis, op::Op, sim::Sim, violation::Checked};
+
+/// How far back a consumer remembers its deliveries.
+const REMEMBERED: usize = 200;
+
+fn pick(sim: &Sim, random: &mut Random) -> Option<(usize, Lease)> {
+    let out = sim.model.out();
+    (!out.is_empty()).then(|| out[random.index(out.len())])
+}
+
+/// Any delivery of late, whatever became of it.
+fn pick_any(sim: &Sim, random: &mut Random) -> Option<usize> {
+    let count = sim.model.deliveries.len();
+    let oldest = count.saturating_sub(REMEMBERED);
+    (count > 0).then(|| oldest + random.index(count - oldest))
+}
+
+fn ack(delivery: usize, random: &mut Random) -> Op {
+    Op::Ack {
+        delivery,
+        handle: random.index(8),
+    }
+}
+
+/// Acknowledges up to eight deliveries at once.
+pub(super) async fn acknowledge(sim: &mut Sim, random: &mut Random) -> Checked {
+    let mut out = sim.model.out();
+    let mut ops = Vec::new();
+    for _ in 0..1 + random.index(8) {
+        if out.is_empty() {
+            break;
+        }
+        let (delivery, _) = out.swap_remove(random.index(out.len()));
+        ops.push(ack(delivery, random));
+    }
+    sim.perform(ops).await.map(drop)
+}
+
+/// The time is up, and the broker may not have looked yet.
+pub(super) async fn acknowledge_late(sim: &mut Sim, random: &mut Random) -> Checked {
+    let Some((delivery, lease)) = pick(sim, random) else {
+        return Ok(());
+    };
+    let late = if random.chance(1, 3) {
+        0
+    } else {
+        random.below(1_000)
+    };
+    let until = lease.until_at_most + late;
+    sim.advance(until.saturating_sub(sim.world.now()));
+    let op = ack(delivery, random);
+    sim.perform(vec![op]).await.map(drop)
+}
+
+/// Acknowledges a delivery that is over, or may be.
+pub(super) async fn acknowledge_any(sim: &mut Sim, random: &mut Random) -> Checked {
+    let Some(delivery) = pick_any(sim, random) else {
+        return Ok(());
+    };
+    let op = ack(delivery, random);
+    sim.perform(vec![op]).await.map(drop)
+}
+
+/// Acknowledges, and then again.
+pub(super) async fn acknowledge_twice(sim: &mut Sim, random: &mut Random) -> Checked {
+    let Some((delivery, _)) = pick(sim, random) else {
+        return Ok(());
+    };
+    let op = ack(delivery, random);
+    sim.perform(vec![op.clone()]).await?;
+    sim.perform(vec![op]).await.map(drop)
+}
+
+fn any_change(delivery: usize, random: &mut Random) -> Op {
+    Op::Change {
+        delivery,
+        handle: random.index(8),
+        invisible_ms: match random.below(6) {
+            0 => 0,
+            _ => consume::invisible_ms(random),
+        },
+        suspend: random.chance(1, 4),
+    }
+}
+
+/// Hides a delivery for longer or shorter.
+pub(super) async fn change(sim: &mut Sim, random: &mut Random) -> Checked {
+    let Some((delivery, _)) = pick(sim, random) else {
+        return Ok(());
+    };
+    let op = any_change(delivery, random);
+    sim.perform(vec![op]).await.map(drop)
+}
+
+/// Hides a delivery until when it is hidden anyway.
+pub(super) async fn change_to_an_equal_deadline(sim: &mut Sim, random: &mut Random) -> Checked {
+    let now = sim.world.now();
+    let out = sim.model.out().into_iter();
+    let mut out: Vec<_> = out.filter(|(_, it)| it.until_at_least > now).collect();
+    if out.is_empty() {
+        return Ok(());
+    }
+    let (delivery, lease) = out.swap_remove(random.index(out.len()));
+    let mut op = any_change(delivery, random);
+    if let Op::Change { invisible_ms, .. } = &mut op {
+        *invisible_ms = lease.until_at_least - now;
+    }
+    sim.perform(vec![op]).await.map(drop)
+}
+
+/// Changes a delivery that is over, or may be.
+pub(super) async fn change_any(sim: &mut Sim, random: &mut Random) -> Checked {
+    let Some(delivery) = pick_any(sim, random) else {
+        return Ok(());
+    };
+    let op = any_change(delivery, random);
+    sim.perform(vec![op]).await.map(drop)
+}
+
+/// Sends, receives, acknowledgements, changes, and time that passes, all at once.
+pub(super) async fn everything_at_once(sim: &mut Sim, random: &mut Random) -> Checked {
+    let mut out = sim.model.out();
+    let mut ops = Vec::new();
+    for _ in 0..2 + random.index(6) {
+        match random.below(6) {
+            0 => ops.push(produce::any_send(sim, random)),
+            1..3 => ops.push(consume::any_receive(sim, random)),
+            _ if out.is_empty() => {}
+            kind => {
+                let (delivery, _) = out.swap_remove(random.index(out.len()));
+                ops.push(if kind == 3 {
+                    any_change(delivery, random)
+                } else {
+                    ack(delivery, random)
+                });
+            }
+        }
+    }
+    let passing: Option<(Millis, Millis)> = random
+        .chance(1, 2)
+        .then(|| (random.below(6), random.below(15_000)));
+    sim.perform_while_time_passes(ops, passing).await.map(drop)
+}

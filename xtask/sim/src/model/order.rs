@@ -1,0 +1,156 @@
+//! Message groups: a FIFO group gets their messages in order, one batch at a time (P7).
+
+use super::{Arrived, Millis, Model, State, Window};
+use crate::violation::{Checked, Violation};
+
+/// A line of messages: a queue, and a message group in it. Messages without one share one.
+type Line = (u32, Option<u8>);
+
+impl Model {
+    fn line_of(&self, message: usize) -> Option<(Line, u64)> {
+        let sent = &self.messages[message];
+        let (queue, offset) = sent.place?;
+        Some(((queue, sent.content.message_group), offset))
+    }
+
+    /// A receive that repeats another gets the batch of the other once more, with the same
+    /// attempts: it is the same delivery. Returns whether this is one.
+    pub(super) fn is_repeated(&mut self, arrived: &Arrived, handle: &str, at: Window) -> bool {
+        if !self.cast.groups[arrived.group].is_fifo {
+            return false;
+        }
+        let mut delivery = None;
+        for state in self.tracks[arrived.group][arrived.message].states() {
+            if let State::Leased(lease) = state
+                && lease.receive == Some(arrived.receive)
+                && lease.attempt == arrived.attempt
+                // Where a revive failed it is still out after its time. One that was ended and
+                // is not to count comes again with its number.
+                && !(lease.suspend && lease.may_be_over(at.answered))
+            {
+                delivery = lease.delivery;
+            }
+        }
+        let Some(delivery) = delivery else {
+            return false;
+        };
+        let track = &mut self.tracks[arrived.group][arrived.message];
+        let is_one = track.observe(at.time, |state| match state {
+            State::Leased(mut lease) if lease.delivery == Some(delivery) => {
+                lease.until_at_least = at.asked + arrived.invisible_ms;
+                lease.until_at_most = at.answered + arrived.invisible_ms;
+                Some(State::Leased(lease))
+            }
+            _ => None,
+        });
+        self.deliveries[delivery].handles.push(handle.to_owned());
+        self.file(arrived.group, arrived.message);
+        is_one
+    }
+
+    /// A receive that repeats another failed, or nobody heard its answer: its batch may be
+    /// hidden anew.
+    pub fn may_have_repeated(
+        &mut self,
+        group: usize,
+        topic: usize,
+        receive: u64,
+        invisible_ms: Millis,
+        at: Window,
+    ) {
+        if !self.cast.groups[group].is_fifo {
+            return;
+        }
+        for message in &self.open[group][topic] {
+            let track = &mut self.tracks[group][*message];
+            let anew = track.states().iter().filter_map(|state| match state {
+                State::Leased(lease) if lease.receive == Some(receive) => {
+                    let mut lease = *lease;
+                    lease.until_at_least = at.asked + invisible_ms;
+                    lease.until_at_most = at.answered + invisible_ms;
+                    Some(State::Leased(lease))
+                }
+                _ => None,
+            });
+            let anew: Vec<State> = anew.collect();
+            track.may_be(anew);
+        }
+    }
+
+    /// Whether a receive that repeats this one must get its batch once more.
+    pub fn must_repeat(&self, group: usize, topic: usize, receive: u64, now: Millis) -> bool {
+        let is_out = |state| {
+            matches!(state, State::Leased(lease)
+                if lease.receive == Some(receive) && lease.until_at_least > now)
+        };
+        let mut open = self.open[group][topic].iter();
+        open.any(|message| {
+            !self.messages[*message].is_damaged && self.tracks[group][*message].surely(is_out)
+        })
+    }
+
+    /// After a message arrived: nothing before it in its line is open but what came with
+    /// it, and nothing else of the line is out.
+    ///
+    /// # Errors
+    ///
+    /// If there is.
+    pub fn check_order(
+        &self,
+        group: usize,
+        message: usize,
+        receive: u64,
+        at: Window,
+        now: Millis,
+    ) -> Checked {
+        if !self.cast.groups[group].is_fifo {
+            return Ok(());
+        }
+        let Some((line, offset)) = self.line_of(message) else {
+            return Ok(());
+        };
+        let topic = self.messages[message].content.topic;
+        let of_receive =
+            |state| matches!(state, State::Leased(lease) if lease.receive == Some(receive));
+        let attempts_max = self.cast.groups[group].attempts_max;
+        let is_open = |state: State| match state {
+            State::Ready { .. } => true,
+            State::Leased(lease) => {
+                !lease.may_be_over(at.answered) || !lease.next(attempts_max).is_final()
+            }
+            _ => false,
+        };
+        // Of this moment, since time may have passed between two answers of one.
+        let is_out = |state| matches!(state, State::Leased(lease) if lease.until_at_least > now);
+        let is_still_out = self.tracks[group][message].surely(is_out);
+        for other in &self.open[group][topic] {
+            let Some((of, before)) = self.line_of(*other) else {
+                continue;
+            };
+            let track = &self.tracks[group][*other];
+            if *other == message || of != line || track.maybe(of_receive) {
+                continue;
+            }
+            // A damaged one is put away when its turn comes.
+            let passes =
+                before < offset && track.surely(is_open) && !self.messages[*other].is_damaged;
+            if !(passes || is_still_out && track.surely(is_out)) {
+                continue;
+            }
+            let promise = if passes {
+                "P7 in order"
+            } else {
+                "P7 one batch at a time"
+            };
+            let what = format!(
+                "{} got {} while {} of its line may be {:?}",
+                self.cast.groups[group].name,
+                self.messages[message].content.id(),
+                self.messages[*other].content.id(),
+                track.states()
+            );
+            return Err(Violation::new(promise, what));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! The mutation check: each deliberate fault must be noticed within so many seeds.
+
+use pop_model::Mutant;
+
+use crate::pool::{Batch, Total, run_all};
+
+/// A fault that is rarer than this is searched for longer.
+pub const SEEDS_MAX: u64 = 200;
+
+/// The faults that need more seeds, and how many.
+const RARE: &[(&str, u64)] = &[];
+
+/// What the search for one fault came to.
+#[derive(Debug)]
+pub struct Search {
+    /// The fault.
+    pub mutant: Mutant,
+    /// Within how many seeds it must be noticed.
+    pub seeds_max: u64,
+    /// The seeds that were run.
+    pub total: Total,
+}
+
+/// Within how many seeds a fault must be noticed.
+pub fn seeds_max(mutant: Mutant) -> u64 {
+    let rare = RARE.iter().find(|(name, _)| *name == mutant.name());
+    rare.map_or(SEEDS_MAX, |(_, seeds)| *seeds)
+}
+
+/// Switches a fault on and runs seeds until it is noticed.
+pub fn search(mutant: Mutant, seeds_max: u64, threads: usize) -> Search {
+    let batch = Batch {
+        from: 0,
+        count: seeds_max,
+        within: None,
+        threads,
+    };
+    let total = run_all(&batch, || switch(mutant));
+    Search {
+        mutant,
+        seeds_max,
+        total,
+    }
+}
+
+/// Whether faults can be switched on in this build.
+pub const IS_BUILT_IN: bool = cfg!(feature = "mutants");
+
+/// Switches a fault on in this thread.
+#[cfg(feature = "mutants")]
+pub fn switch(mutant: Mutant) {
+    Mutant::switch(Some(mutant));
+}
+
+/// Switches a fault on in this thread.
+#[cfg(not(feature = "mutants"))]
+pub fn switch(_: Mutant) {}
