@@ -37,7 +37,7 @@ async fn put_and_delete(store: &dyn Store) {
     }
     // One that is due later, so that the scan has an end to find.
     let mut batch = WriteBatch::new();
-    lease::put_new(&mut batch, &checkpoint(2 * LEASES));
+    lease::store(&mut batch, &checkpoint(2 * LEASES));
     store
         .write(batch, Durability::Synced)
         .await

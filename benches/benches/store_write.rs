@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 /// One lease: a row, a hint, and the condition that it is new.
 fn lease_batch(number: u64) -> WriteBatch {
     let mut batch = WriteBatch::new();
-    lease::put_new(&mut batch, &checkpoint(number));
+    lease::store(&mut batch, &checkpoint(number));
     batch
 }
 

@@ -1,5 +1,8 @@
 //! Workloads that all benches share: the same for every backend, from a fixed seed.
 
+pub mod ancestor;
+pub mod leases;
+
 use std::{
     path::Path,
     sync::Arc,
@@ -115,4 +118,34 @@ pub fn body(bytes: usize) -> Bytes {
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub fn now() -> Instant {
     Instant::now()
+}
+
+/// CPU seconds that this process has used so far, to a hundredth.
+///
+/// # Panics
+///
+/// Where the system does not tell.
+#[must_use]
+pub fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux tells");
+    // After the name in parentheses: utime and stime are the 12th and 13th field.
+    let (_, fields) = stat.rsplit_once(')').expect("it has a name");
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u32 = ticks.filter_map(|field| field.parse::<u32>().ok()).sum();
+    f64::from(ticks) / 100.0
+}
+
+/// Bytes that this process has had written to storage so far.
+///
+/// # Panics
+///
+/// Where the system does not tell.
+#[must_use]
+pub fn written_bytes() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").expect("Linux tells");
+    let line = io
+        .lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "));
+    let bytes = line.and_then(|bytes| bytes.parse().ok());
+    bytes.expect("it tells the bytes written")
 }
