@@ -1,27 +1,15 @@
 //! A child under the recorder makes each call once; the record must say so, in order.
 
-#![allow(unsafe_code, reason = "the calls that are recorded are those of C")]
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "all of it is tests"
 )]
 
-use std::{
-    collections::HashMap,
-    env,
-    ffi::{CStr, CString},
-    fs,
-    path::PathBuf,
-    process::Command,
-    ptr,
-    sync::Barrier,
-};
+use std::{collections::HashMap, env, fs, path::PathBuf, process::Command};
 
-use libc::{AT_FDCWD, c_int, c_void, iovec};
 use pop_powerloss_trace::{Event, decode, variables};
 
-const THREADS: usize = 4;
 const PLACES: u64 = 4_000;
 
 /// Cargo builds no library for the tests of a package that can't be linked to.
@@ -37,15 +25,15 @@ fn recorder() -> PathBuf {
     folder.join("libpop_powerloss_recorder.so")
 }
 
-/// The record of the ignored test `child`, one line an event.
-fn record(child: &str) -> Vec<String> {
+/// The record of the program that makes these calls, one line an event.
+fn record(calls: &str) -> Vec<String> {
     let base = tempfile::tempdir().unwrap();
     let path = base.path().canonicalize().unwrap();
     let (folder, log) = (path.join("folder"), path.join("log"));
     fs::create_dir(&folder).unwrap();
     fs::write(path.join("outside"), "from outside").unwrap();
-    let run = Command::new(env::current_exe().unwrap())
-        .args(["--ignored", "--exact", child])
+    let run = Command::new(env!("CARGO_BIN_EXE_pop-powerloss-calls"))
+        .arg(calls)
         .env("LD_PRELOAD", recorder())
         .env(variables::FOLDER, &folder)
         .env(variables::LOG, &log)
@@ -55,7 +43,7 @@ fn record(child: &str) -> Vec<String> {
     assert!(
         run.status.success(),
         "{}",
-        String::from_utf8_lossy(&run.stdout)
+        String::from_utf8_lossy(&run.stderr)
     );
     lines(&fs::read(&log).unwrap())
 }
@@ -110,37 +98,11 @@ fn lines(log: &[u8]) -> Vec<String> {
     lines
 }
 
-fn folder() -> PathBuf {
-    PathBuf::from(env::var_os(variables::FOLDER).unwrap())
-}
-
-fn path(name: &str) -> CString {
-    CString::new(folder().join(name).to_str().unwrap()).unwrap()
-}
-
-#[track_caller]
-fn ok(outcome: impl TryInto<i64>) -> c_int {
-    let outcome = outcome.try_into().ok().unwrap();
-    assert!(outcome >= 0, "{}", std::io::Error::last_os_error());
-    c_int::try_from(outcome).unwrap()
-}
-
-fn parts<const N: usize>(texts: [&[u8]; N]) -> [iovec; N] {
-    texts.map(|text| iovec {
-        iov_base: text.as_ptr().cast_mut().cast(),
-        iov_len: text.len(),
-    })
-}
-
-fn bytes(text: &[u8]) -> *const c_void {
-    text.as_ptr().cast()
-}
-
 /// Mutant: any hook without its event.
 #[test]
 fn each_call_is_recorded_in_its_order() {
     assert_eq!(
-        record("child_writes"),
+        record("writes"),
         [
             "open a create",
             "write a 0 one",
@@ -166,7 +128,7 @@ fn each_call_is_recorded_in_its_order() {
         ]
     );
     assert_eq!(
-        record("child_syncs"),
+        record("syncs"),
         [
             "open a create",
             "begin a Full",
@@ -188,7 +150,7 @@ fn each_call_is_recorded_in_its_order() {
         ]
     );
     assert_eq!(
-        record("child_names"),
+        record("names"),
         [
             "mkdir d",
             "mkdir d/e",
@@ -211,7 +173,7 @@ fn each_call_is_recorded_in_its_order() {
 #[test]
 fn what_can_not_be_followed_is_said() {
     assert_eq!(
-        record("child_out_of_sight"),
+        record("out_of_sight"),
         [
             "open a create",
             "write a 0 bytes",
@@ -225,7 +187,7 @@ fn what_can_not_be_followed_is_said() {
 /// Mutant: write outside of the lock.
 #[test]
 fn the_record_of_many_threads_is_the_file() {
-    let lines = record("child_threads");
+    let lines = record("threads");
     let writes = lines.iter().filter(|it| it.starts_with("write"));
     let mut file = vec![b'-'; usize::try_from(PLACES).unwrap()];
     for write in writes {
@@ -236,154 +198,4 @@ fn the_record_of_many_threads_is_the_file() {
     // The last line is what the child read back, as its last mark.
     let read = lines.last().unwrap().strip_prefix("mark ").unwrap();
     assert_eq!(String::from_utf8(file).unwrap(), read);
-}
-
-#[test]
-#[ignore = "the child of a test"]
-fn child_writes() {
-    unsafe {
-        let a = ok(libc::open(
-            path("a").as_ptr(),
-            libc::O_RDWR | libc::O_CREAT,
-            0o644,
-        ));
-        ok(libc::write(a, bytes(b"one"), 3));
-        let two = parts([b"two", b"three"]);
-        ok(libc::writev(a, two.as_ptr(), 2));
-        ok(libc::pwrite(a, bytes(b"X"), 1, 1));
-        let two = parts([b"Y", b"Z"]);
-        ok(libc::pwritev(a, two.as_ptr(), 2, 4));
-        ok(libc::pwritev2(a, parts([b"end"]).as_ptr(), 1, -1, 0));
-        ok(libc::pwritev2(a, parts([b"Q"]).as_ptr(), 1, 2, 0));
-        let b = ok(libc::creat(path("b").as_ptr(), 0o644));
-        let outside = ok(libc::open(path("../outside").as_ptr(), libc::O_RDONLY));
-        let mut from = 5;
-        ok(libc::sendfile(b, outside, &raw mut from, 3));
-        let (mut from, mut to) = (0, 5);
-        ok(libc::copy_file_range(
-            outside,
-            &raw mut from,
-            b,
-            &raw mut to,
-            4,
-            0,
-        ));
-        ok(libc::sendfile(b, outside, &raw mut from, 1));
-        ok(libc::ftruncate(a, 8));
-        ok(libc::truncate(path("a").as_ptr(), 6));
-        ok(libc::fallocate(a, 0, 0, 100));
-        let keep = libc::FALLOC_FL_KEEP_SIZE;
-        ok(libc::fallocate(a, keep, 0, 1_000));
-        ok(libc::fallocate(a, keep | libc::FALLOC_FL_PUNCH_HOLE, 2, 2));
-        assert_eq!(libc::posix_fallocate(a, 100, 100), 0);
-        ok(libc::close(b));
-        let b = ok(libc::open(
-            path("./b").as_ptr(),
-            libc::O_WRONLY | libc::O_DSYNC,
-        ));
-        ok(libc::lseek(b, 9, libc::SEEK_SET));
-        ok(libc::write(b, bytes(b"s"), 1));
-        // Fails, and is no change.
-        assert_eq!(libc::write(outside, bytes(b"x"), 1), -1);
-    }
-}
-
-#[test]
-#[ignore = "the child of a test"]
-fn child_syncs() {
-    unsafe {
-        let a = ok(libc::open(
-            path("a").as_ptr(),
-            libc::O_RDWR | libc::O_CREAT,
-            0o644,
-        ));
-        ok(libc::fsync(a));
-        ok(libc::fdatasync(a));
-        ok(libc::sync_file_range(a, 0, 0, libc::SYNC_FILE_RANGE_WRITE));
-        let folder = ok(libc::open(path("").as_ptr(), libc::O_RDONLY));
-        ok(libc::fsync(folder));
-        ok(libc::dup(a));
-        ok(libc::dup2(a, 100));
-        let last = ok(libc::fcntl(a, libc::F_DUPFD_CLOEXEC, 0));
-        ok(libc::close(a));
-        ok(libc::fdatasync(last));
-        // A failed sync promises nothing; nor does one of what is elsewhere.
-        assert_eq!(libc::fsync(a), -1);
-    }
-    fs::write(env::var_os(variables::MARKS).unwrap(), "done").unwrap();
-}
-
-#[test]
-#[ignore = "the child of a test"]
-fn child_names() {
-    unsafe {
-        ok(libc::mkdir(path("d").as_ptr(), 0o755));
-        ok(libc::mkdirat(AT_FDCWD, path("d/e").as_ptr(), 0o755));
-        let d = ok(libc::open(path("d").as_ptr(), libc::O_DIRECTORY));
-        let name = |name: &'static CStr| name.as_ptr();
-        let flags = libc::O_WRONLY | libc::O_CREAT;
-        let a = ok(libc::openat(d, name(c"a"), flags, 0o644));
-        ok(libc::close(a));
-        ok(libc::rename(path("d/a").as_ptr(), path("d/b").as_ptr()));
-        ok(libc::renameat(d, name(c"b"), d, name(c"e/../e/c")));
-        ok(libc::link(path("d/e/c").as_ptr(), path("d/f").as_ptr()));
-        ok(libc::unlink(path("d/e/c").as_ptr()));
-        ok(libc::unlinkat(d, name(c"f"), 0));
-        ok(libc::unlinkat(d, name(c"e"), libc::AT_REMOVEDIR));
-        ok(libc::close(d));
-        ok(libc::rmdir(path("d").as_ptr()));
-        assert_eq!(libc::unlink(path("gone").as_ptr()), -1);
-    }
-    fs::create_dir(folder().parent().unwrap().join("elsewhere")).unwrap();
-}
-
-#[test]
-#[ignore = "the child of a test"]
-fn child_out_of_sight() {
-    unsafe {
-        let a = ok(libc::open(
-            path("a").as_ptr(),
-            libc::O_RDWR | libc::O_CREAT,
-            0o644,
-        ));
-        ok(libc::write(a, bytes(b"bytes"), 5));
-        let map = |protection, flags| libc::mmap(ptr::null_mut(), 5, protection, flags, a, 0);
-        map(libc::PROT_READ, libc::MAP_SHARED);
-        map(libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
-        map(libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        ok(libc::rename(
-            path("../outside").as_ptr(),
-            path("b").as_ptr(),
-        ));
-        ok(libc::symlink(c"a".as_ptr(), path("l").as_ptr()));
-    }
-}
-
-#[test]
-#[ignore = "the child of a test"]
-fn child_threads() {
-    use std::os::unix::fs::FileExt;
-    let path = folder().join("a");
-    // All threads write each place at once, and the last of them stays.
-    let together = Barrier::new(THREADS);
-    let write = |byte: u8| {
-        let open = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path);
-        let file = open.unwrap();
-        for place in 0..PLACES {
-            together.wait();
-            file.write_all_at(&[byte], place).unwrap();
-        }
-    };
-    std::thread::scope(|scope| {
-        for byte in (b'a'..).take(THREADS) {
-            let write = &write;
-            scope.spawn(move || write(byte));
-        }
-    });
-    let read = fs::read(&path).unwrap();
-    fs::write(env::var_os(variables::MARKS).unwrap(), read).unwrap();
 }
