@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use pop_model::{GroupName, LogBounds, Offset, QueueId, SubscriptionQueue, TopicName, WallTime};
+use pop_model::{
+    GroupName, GroupRecord, LogBounds, Offset, QueueId, SubscriptionQueue, TopicName, WallTime,
+};
 use pop_store::table::MessageLog;
 
-use crate::{Broker, BrokerError, consumption::Consumption, core::Core};
+use crate::{Broker, BrokerError, Topic, consumption::Consumption, core::Core};
 
 /// How far a group has come in one queue of a topic, or in its retry queue for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,20 +95,27 @@ impl Broker {
 }
 
 impl Core {
+    /// A group and a topic, both of which must be there.
+    pub(crate) fn known(
+        &self,
+        group: &GroupName,
+        topic: &TopicName,
+    ) -> Result<(Arc<GroupRecord>, Arc<Topic>), BrokerError> {
+        let known_group = self.catalog.group(group);
+        let known_topic = self.catalog.topic(topic);
+        Ok((
+            known_group.ok_or_else(|| BrokerError::GroupNotFound(group.clone()))?,
+            known_topic.ok_or_else(|| BrokerError::TopicNotFound(topic.clone()))?,
+        ))
+    }
+
     /// The consumption of a topic by a group, both of which must be there.
     pub(crate) async fn consumption(
         &self,
         group: &GroupName,
         topic: &TopicName,
     ) -> Result<Arc<Consumption>, BrokerError> {
-        let group = self
-            .catalog
-            .group(group)
-            .ok_or_else(|| BrokerError::GroupNotFound(group.clone()))?;
-        let topic = self
-            .catalog
-            .topic(topic)
-            .ok_or_else(|| BrokerError::TopicNotFound(topic.clone()))?;
+        let (group, topic) = self.known(group, topic)?;
         self.consumptions.get(&group, &topic).await
     }
 

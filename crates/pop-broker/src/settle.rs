@@ -86,14 +86,7 @@ impl Core {
         handle: &str,
     ) -> Result<(DeliveryIdentity, Arc<CachedQueue>), BrokerError> {
         let identity = self.handles.open(handle)?;
-        let group = self
-            .catalog
-            .group(group)
-            .ok_or_else(|| BrokerError::GroupNotFound(group.clone()))?;
-        let topic = self
-            .catalog
-            .topic(topic)
-            .ok_or_else(|| BrokerError::TopicNotFound(topic.clone()))?;
+        let (group, topic) = self.known(group, topic)?;
         if identity.queue.group != group.id || identity.queue.topic != topic.record().id {
             return Err(BrokerError::HandleOfAnother);
         }
