@@ -1,11 +1,6 @@
 //! The broker's process: started, waited for, killed.
 
-use std::{
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::{net::TcpListener, path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use tokio::{
@@ -24,6 +19,8 @@ pub(crate) struct Program {
     pub(crate) binary: PathBuf,
     pub(crate) store: String,
     pub(crate) data: PathBuf,
+    /// Its configuration file.
+    pub(crate) config: PathBuf,
 }
 
 /// A broker that runs. Dropped, it is killed.
@@ -67,7 +64,9 @@ impl Program {
             .arg("serve")
             .args(["--store", &self.store, "--listen", listen, "--admin", admin])
             .arg("--data")
-            .arg(Path::new(&self.data))
+            .arg(&self.data)
+            .arg("--config")
+            .arg(&self.config)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -10,20 +10,18 @@
 mod broker;
 mod clients;
 mod history;
+mod lane;
+mod wire;
 
 use std::{
     path::PathBuf,
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use parking_lot::Mutex;
 use pop_store::testkit::Random;
 use tokio::{
     sync::watch,
@@ -33,11 +31,14 @@ use tokio::{
 
 use crate::{
     broker::{Broker, Program},
-    clients::{INVISIBLE_FOR, Run},
-    history::{History, Verdict},
+    clients::Run,
+    history::Verdict,
+    lane::Lane,
+    wire::INVISIBLE_FOR,
 };
 
-const SENDERS: u64 = 8;
+/// Of each lane.
+const SENDERS: u64 = 4;
 const CONSUMERS: u64 = 4;
 /// The broker lives at least this long, so that each life has something to lose.
 const LIFE_MIN: Duration = Duration::from_millis(200);
@@ -102,10 +103,13 @@ async fn torture(flags: &Flags) -> Result<()> {
         .data
         .clone()
         .unwrap_or_else(|| folder.path().to_owned());
+    let configured = tempfile::Builder::new().suffix(".toml").tempfile()?;
+    std::fs::write(configured.path(), Lane::configuration())?;
     let program = Program {
         binary: flags.broker_binary.clone(),
         store: flags.store.clone(),
         data,
+        config: configured.path().to_owned(),
     };
     let limit = Duration::from_secs(flags.seconds_max);
     let outcome = match timeout(limit, kill_and_judge(flags, &program)).await {
@@ -121,28 +125,19 @@ async fn torture(flags: &Flags) -> Result<()> {
 
 async fn kill_and_judge(flags: &Flags, program: &Program) -> Result<()> {
     let started = Instant::now();
-    let run = Arc::new(Run {
-        history: Mutex::new(History::default()),
-        sends: flags.sends,
-        sends_ok: AtomicU64::new(0),
-        next_id: AtomicU64::new(0),
-    });
+    let run = Arc::new(Run::new(flags.sends));
     let mut random = Random::new(flags.seed);
     let (alive, living) = watch::channel(None);
     let mut clients = JoinSet::new();
-    for _ in 0..SENDERS {
-        clients.spawn(clients::send(
-            Arc::clone(&run),
-            living.clone(),
-            random.next_u64(),
-        ));
-    }
-    for _ in 0..CONSUMERS {
-        clients.spawn(clients::consume(
-            Arc::clone(&run),
-            living.clone(),
-            random.next_u64(),
-        ));
+    for lane in Lane::ALL {
+        for _ in 0..SENDERS {
+            let (run, living) = (Arc::clone(&run), living.clone());
+            clients.spawn(clients::send(run, lane, living, random.next_u64()));
+        }
+        for _ in 0..CONSUMERS {
+            let (run, living) = (Arc::clone(&run), living.clone());
+            clients.spawn(clients::consume(run, lane, living, random.next_u64()));
+        }
     }
 
     let mut moments: Vec<u64> = (0..flags.kills)
@@ -169,7 +164,7 @@ async fn kill_and_judge(flags: &Flags, program: &Program) -> Result<()> {
     clients.shutdown().await;
     broker.kill().await?;
 
-    let verdict = run.history.lock().judge(INVISIBLE_FOR);
+    let verdict = run.history.lock().judge();
     println!(
         "torture: {}, {} kills, seed {}: {verdict}; slowest start {slowest_start:.1?}, \
          {:.0} sends/s, {:.1?} in all",
@@ -185,7 +180,7 @@ async fn kill_and_judge(flags: &Flags, program: &Program) -> Result<()> {
 async fn start(program: &Program, slowest: &mut Duration) -> Result<Broker> {
     let broker = program.start().await?;
     *slowest = (*slowest).max(broker.ready_after);
-    clients::ask_route(broker.channel.clone())
+    wire::ask_route(broker.channel.clone())
         .await
         .context("a broker that says it is ready does not answer")?;
     Ok(broker)
@@ -207,7 +202,8 @@ async fn drain(run: &Run, broker: &mut Broker) -> Result<()> {
         broker.check_alive()?;
         sleep(Duration::from_millis(50)).await;
     }
-    sleep(INVISIBLE_FOR + Duration::from_secs(1)).await;
+    let longest = INVISIBLE_FOR.into_iter().max().unwrap_or_default();
+    sleep(longest + Duration::from_secs(1)).await;
     broker.check_alive()
 }
 

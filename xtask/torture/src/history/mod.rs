@@ -3,6 +3,10 @@
 //! Judged from outside alone: nothing here knows how the broker works. Every check errs on
 //! the broker's side where an answer was lost, so that what it reports is a broken promise.
 
+mod order;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
@@ -11,9 +15,16 @@ use std::{
 
 use tokio::time::Instant;
 
-/// How long before a kill an acknowledgement must have been answered to be held durable:
-/// three flush intervals of the store.
-pub(crate) const ACK_DURABLE_AFTER: Duration = Duration::from_millis(150);
+pub(crate) use self::order::Place;
+
+/// The broker's flush interval.
+const FLUSH_EVERY: Duration = Duration::from_millis(50);
+
+/// Longer than this nothing excuses.
+const DURABLE_AFTER_MAX: Duration = Duration::from_secs(1);
+
+/// What a busy machine adds to any wait.
+const SLACK: Duration = Duration::from_millis(50);
 
 /// One life of the broker: from one start to the kill that ended it.
 pub(crate) type Life = usize;
@@ -22,11 +33,14 @@ pub(crate) type Life = usize;
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     pub(crate) life: Life,
+    /// The receive that brought it, and where in it.
+    pub(crate) batch: u64,
+    pub(crate) index: usize,
     /// When the receive was sent: no lease of it began earlier.
     pub(crate) asked_at: Instant,
     pub(crate) received_at: Instant,
+    pub(crate) invisible_for: Duration,
     pub(crate) attempt: i32,
-    pub(crate) handle: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,18 +50,29 @@ enum AckOutcome {
     Unknown,
 }
 
+/// One acknowledgement that a client asked for.
+#[derive(Clone, Copy, Debug)]
+struct Ack {
+    asked_at: Instant,
+    outcome: AckOutcome,
+}
+
 #[derive(Debug, Default)]
 struct Trace {
     send_is_ok: bool,
+    sending_at: Option<Instant>,
+    /// In which life, and when, its sender was left without an answer.
+    send_unknown: Option<(Life, Instant)>,
+    place: Option<Place>,
     deliveries: Vec<Delivery>,
-    acks: Vec<(String, AckOutcome)>,
+    acks: Vec<Ack>,
 }
 
 impl Trace {
     /// The acknowledgement that was answered OK.
     fn ack_ok(&self) -> Option<(Life, Instant)> {
-        self.acks.iter().find_map(|(_, outcome)| match outcome {
-            AckOutcome::Ok { life, at } => Some((*life, *at)),
+        self.acks.iter().find_map(|ack| match ack.outcome {
+            AckOutcome::Ok { life, at } => Some((life, at)),
             _ => None,
         })
     }
@@ -55,7 +80,7 @@ impl Trace {
     fn may_be_acked(&self) -> bool {
         self.acks
             .iter()
-            .any(|(_, outcome)| *outcome != AckOutcome::Refused)
+            .any(|ack| ack.outcome != AckOutcome::Refused)
     }
 }
 
@@ -64,19 +89,52 @@ impl Trace {
 pub(crate) struct History {
     traces: HashMap<String, Trace>,
     kills: BTreeMap<Life, Instant>,
+    /// When sends began and ended, each of which is answered after a synced write.
+    sends: BTreeMap<Life, Vec<(Instant, Instant)>>,
     strangers: Vec<String>,
 }
 
 impl History {
     /// A send begins: from here on the message may be there.
-    pub(crate) fn sending(&mut self, id: &str) {
-        self.traces.entry(id.to_owned()).or_default();
+    pub(crate) fn sending(&mut self, id: &str, place: Option<Place>) {
+        let trace = self.traces.entry(id.to_owned()).or_default();
+        trace.place = place;
+        trace.sending_at = Some(Instant::now());
     }
 
-    pub(crate) fn sent(&mut self, id: &str) {
+    /// It was answered OK by the broker of `life`.
+    pub(crate) fn sent(&mut self, id: &str, life: Life) {
         if let Some(trace) = self.traces.get_mut(id) {
             trace.send_is_ok = true;
+            self.took(id, life, Instant::now());
         }
+    }
+
+    /// A send to the broker of `life` ended without an OK: the message may be there.
+    pub(crate) fn send_unknown(&mut self, id: &str, life: Life) {
+        let now = Instant::now();
+        if let Some(trace) = self.traces.get_mut(id) {
+            trace.send_unknown = Some((life, now));
+            // It waited until the kill at most.
+            let until = self.kills.get(&life).copied().unwrap_or(now);
+            self.took(id, life, until);
+        }
+    }
+
+    fn took(&mut self, id: &str, life: Life, until: Instant) {
+        let began = self.traces.get(id).and_then(|trace| trace.sending_at);
+        let send = (began.unwrap_or(until), until);
+        self.sends.entry(life).or_default().push(send);
+    }
+
+    /// How long after its answer, at `at`, an acknowledgement is held durable: it waited for
+    /// a flush that ran, for the next one to begin, and for that one. A flush is a synced
+    /// write, and at worst as slow as the sends of that time.
+    fn durable_after(&self, life: Life, at: Instant) -> Duration {
+        let sends = self.sends.get(&life).into_iter().flatten();
+        let then = sends.filter(|(_, ended)| *ended >= at);
+        let slowest = then.map(|(began, ended)| ended.saturating_duration_since(*began));
+        FLUSH_EVERY + SLACK + 2 * slowest.max().unwrap_or_default()
     }
 
     /// A message arrived; `whole` says whether its body is the one that was sent.
@@ -87,23 +145,33 @@ impl History {
         }
     }
 
-    pub(crate) fn acked(&mut self, id: &str, handle: &str, life: Life) {
+    /// An acknowledgement is asked for: from here on it may happen. Returns its number
+    /// among those of this message.
+    pub(crate) fn acking(&mut self, id: &str) -> usize {
+        let Some(trace) = self.traces.get_mut(id) else {
+            return 0;
+        };
+        trace.acks.push(Ack {
+            asked_at: Instant::now(),
+            outcome: AckOutcome::Unknown,
+        });
+        trace.acks.len() - 1
+    }
+
+    pub(crate) fn acked(&mut self, id: &str, ack: usize, life: Life) {
         let at = Instant::now();
-        self.ack(id, handle, AckOutcome::Ok { life, at });
+        self.answered(id, ack, AckOutcome::Ok { life, at });
     }
 
     /// The broker said no. With an earlier try whose answer was lost, that is its success.
-    pub(crate) fn ack_refused(&mut self, id: &str, handle: &str) {
-        self.ack(id, handle, AckOutcome::Refused);
+    pub(crate) fn ack_refused(&mut self, id: &str, ack: usize) {
+        self.answered(id, ack, AckOutcome::Refused);
     }
 
-    pub(crate) fn ack_unknown(&mut self, id: &str, handle: &str) {
-        self.ack(id, handle, AckOutcome::Unknown);
-    }
-
-    fn ack(&mut self, id: &str, handle: &str, outcome: AckOutcome) {
-        if let Some(trace) = self.traces.get_mut(id) {
-            trace.acks.push((handle.to_owned(), outcome));
+    fn answered(&mut self, id: &str, ack: usize, outcome: AckOutcome) {
+        let trace = self.traces.get_mut(id);
+        if let Some(ack) = trace.and_then(|trace| trace.acks.get_mut(ack)) {
+            ack.outcome = outcome;
         }
     }
 
@@ -119,8 +187,8 @@ impl History {
         self.traces.values().filter(open).count()
     }
 
-    /// Judges the whole, `invisible_for` being what every receive asked for.
-    pub(crate) fn judge(&self, invisible_for: Duration) -> Verdict {
+    /// Judges the whole.
+    pub(crate) fn judge(&self) -> Verdict {
         let mut verdict = Verdict::default();
         for id in &self.strangers {
             verdict.violation(format!("{id} was never sent, or not with this body"));
@@ -128,9 +196,10 @@ impl History {
         for (id, trace) in &self.traces {
             self.judge_loss(id, trace, &mut verdict);
             self.judge_acks(id, trace, &mut verdict);
-            self.judge_leases(id, trace, invisible_for, &mut verdict);
+            self.judge_leases(id, trace, &mut verdict);
             self.judge_attempts(id, trace, &mut verdict);
         }
+        self.judge_order(&mut verdict);
         verdict
     }
 
@@ -155,7 +224,14 @@ impl History {
             return;
         };
         let killed = self.kills.get(&life);
-        let excused = killed.is_some_and(|killed| at + ACK_DURABLE_AFTER > *killed);
+        let excused = killed.is_some_and(|killed| {
+            let before = killed.saturating_duration_since(at);
+            let excused = before < DURABLE_AFTER_MAX && before < self.durable_after(life, at);
+            if excused {
+                verdict.durable_after = verdict.durable_after.max(before);
+            }
+            excused
+        });
         verdict.acks_near_a_kill += usize::from(excused);
         let back: Vec<_> = trace
             .deliveries
@@ -177,13 +253,7 @@ impl History {
 
     /// P3: within one life, a second receiver gets a message only once the time of the
     /// first is up.
-    fn judge_leases(
-        &self,
-        id: &str,
-        trace: &Trace,
-        invisible_for: Duration,
-        verdict: &mut Verdict,
-    ) {
+    fn judge_leases(&self, id: &str, trace: &Trace, verdict: &mut Verdict) {
         for (index, first) in trace.deliveries.iter().enumerate() {
             let others = trace.deliveries.iter().skip(index + 1);
             for second in others.filter(|second| second.life == first.life) {
@@ -192,7 +262,7 @@ impl History {
                 } else {
                     (second, first)
                 };
-                if second.received_at < first.asked_at + invisible_for {
+                if second.received_at < first.asked_at + first.invisible_for {
                     verdict.violation(format!(
                         "P3: {id} was handed out again {:?} after attempt {}",
                         second.received_at - first.received_at,
@@ -232,9 +302,13 @@ pub(crate) struct Verdict {
     delivered: usize,
     acked: usize,
     redelivered: usize,
+    /// Deliveries that had to wait for those before them in their message group.
+    in_order: usize,
     /// Deliveries whose lease a kill lost: the same attempt once more.
     repeats_of_an_attempt: usize,
     acks_near_a_kill: usize,
+    /// How long before its kill the earliest of them was answered.
+    durable_after: Duration,
     /// Deliveries of messages that were acknowledged shortly before a kill.
     repeats_after_ack: usize,
 }
@@ -250,156 +324,20 @@ impl fmt::Display for Verdict {
         write!(
             f,
             "{} sends answered OK, {} unknown; {} deliveries, {} acknowledged; \
+             {} in the order of their message group; \
              {} delivered again in time; after kills: {} repeats of an attempt, \
-             {} repeats of the {} acknowledged less than {ACK_DURABLE_AFTER:?} before; {} violations",
+             {} repeats of the {} acknowledged less than a flush before ({:.0?} at most); {} violations",
             self.sent,
             self.unknown_sends,
             self.delivered,
             self.acked,
+            self.in_order,
             self.redelivered,
             self.repeats_of_an_attempt,
             self.repeats_after_ack,
             self.acks_near_a_kill,
+            self.durable_after,
             self.violations.len()
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const INVISIBLE: Duration = Duration::from_secs(2);
-
-    /// A history of one message `m`, told in seconds.
-    struct Story {
-        history: History,
-        begin: Instant,
-    }
-
-    impl Story {
-        fn begin() -> Self {
-            let mut history = History::default();
-            history.sending("m");
-            history.sent("m");
-            Self {
-                history,
-                begin: Instant::now(),
-            }
-        }
-
-        fn at(&self, seconds: f64) -> Instant {
-            self.begin + Duration::from_secs_f64(seconds)
-        }
-
-        fn delivered(mut self, life: Life, seconds: f64, attempt: i32) -> Self {
-            let at = self.at(seconds);
-            let delivery = Delivery {
-                life,
-                asked_at: at,
-                received_at: at,
-                attempt,
-                handle: "h".into(),
-            };
-            self.history.received("m", true, delivery);
-            self
-        }
-
-        fn acked(mut self, life: Life, seconds: f64) -> Self {
-            let at = self.at(seconds);
-            self.history.ack("m", "h", AckOutcome::Ok { life, at });
-            self
-        }
-
-        fn killed(mut self, life: Life, seconds: f64) -> Self {
-            let at = self.at(seconds);
-            self.history.kills.insert(life, at);
-            self
-        }
-
-        #[track_caller]
-        fn check(self, promise: Option<&str>) {
-            let violations = self.history.judge(INVISIBLE).violations;
-            match promise {
-                None => assert!(violations.is_empty(), "{violations:?}"),
-                Some(promise) => assert!(
-                    violations.iter().any(|it| it.starts_with(promise)),
-                    "{promise} is not among {violations:?}"
-                ),
-            }
-        }
-    }
-
-    #[test]
-    fn a_message_that_is_delivered_and_acknowledged_is_in_order() {
-        Story::begin()
-            .delivered(0, 1.0, 1)
-            .acked(0, 1.1)
-            .check(None);
-    }
-
-    #[test]
-    fn a_message_that_never_comes_is_lost() {
-        Story::begin().check(Some("P1"));
-    }
-
-    #[test]
-    fn a_message_that_is_not_acknowledged_must_come_again() {
-        Story::begin().delivered(0, 1.0, 1).check(Some("P1"));
-    }
-
-    #[test]
-    fn a_message_must_not_come_again_after_a_durable_acknowledgement() {
-        let story = || Story::begin().delivered(0, 1.0, 1).acked(0, 1.1);
-        story().delivered(0, 9.0, 2).check(Some("P4"));
-        story()
-            .killed(0, 2.0)
-            .delivered(1, 9.0, 2)
-            .check(Some("P4"));
-        // Within a flush interval of the kill it may.
-        story().killed(0, 1.12).delivered(1, 9.0, 2).check(None);
-    }
-
-    #[test]
-    fn two_receivers_must_not_hold_a_message_at_once() {
-        Story::begin()
-            .delivered(0, 1.0, 1)
-            .delivered(0, 2.5, 2)
-            .acked(0, 2.6)
-            .check(Some("P3"));
-        Story::begin()
-            .delivered(0, 1.0, 1)
-            .delivered(0, 3.0, 2)
-            .acked(0, 3.1)
-            .check(None);
-    }
-
-    #[test]
-    fn an_attempt_repeats_only_after_a_kill_and_never_goes_back() {
-        Story::begin()
-            .delivered(0, 1.0, 1)
-            .delivered(0, 4.0, 1)
-            .acked(0, 4.1)
-            .check(Some("P4"));
-        Story::begin()
-            .delivered(0, 1.0, 1)
-            .killed(0, 1.01)
-            .delivered(1, 2.0, 1)
-            .acked(1, 2.1)
-            .check(None);
-        Story::begin()
-            .delivered(0, 1.0, 2)
-            .killed(0, 1.01)
-            .delivered(1, 2.0, 1)
-            .acked(1, 2.1)
-            .check(Some("P4"));
-    }
-
-    #[test]
-    fn a_message_that_nobody_sent_is_a_violation() {
-        let mut story = Story::begin().delivered(0, 1.0, 1).acked(0, 1.1);
-        let delivery = story.history.traces["m"].deliveries[0].clone();
-        story.history.received("other", true, delivery);
-        assert_eq!(story.history.judge(INVISIBLE).violations.len(), 1);
     }
 }
