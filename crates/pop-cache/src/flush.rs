@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::{FutureExt, future::join_all};
 use pop_model::Mutant;
 use pop_store::{Durability, Outcome, Result, StoreExt, WriteBatch};
 use tokio::sync::OwnedSemaphorePermit;
@@ -83,35 +84,38 @@ impl<K: RetrySink> LeaseCache<K> {
         to_end(self.inner.store.as_ref(), work).await
     }
 
+    /// What is free goes in as few writes as it fits in. A queue whose turn another write
+    /// has waits for it by itself, so that no queue waits for the writes of two others; the
+    /// store syncs together what comes meanwhile.
     async fn flush_listed(&self) -> Result<()> {
+        let mut writes = Vec::new();
         let mut write = FlushWrite::default();
-        // Taken one by one, so that an error leaves the rest on the list.
+        let mut planned = Ok(());
         let listed = self.inner.dirty.lock().len();
         for _ in 0..listed {
             let Some(cached) = self.inner.dirty.lock().pop_front() else {
                 break;
             };
-            let turn = match Arc::clone(&cached.turn).try_acquire_owned() {
-                Ok(turn) => turn,
-                // Another write of the queue is running. Others don't wait for it, and what
-                // waits for a turn holds none.
-                Err(_) => {
-                    let gathered = std::mem::take(&mut write);
-                    if let Err(error) = self.write_flush(gathered).await {
-                        self.inner.dirty.lock().push_front(cached);
-                        return Err(error);
-                    }
-                    let Ok(turn) = Arc::clone(&cached.turn).acquire_owned().await else {
-                        continue;
-                    };
-                    turn
-                }
-            };
-            self.plan_flush(cached, turn, &mut write)?;
+            match Arc::clone(&cached.turn).try_acquire_owned() {
+                Ok(turn) => planned = planned.and(self.plan_flush(cached, turn, &mut write)),
+                Err(_) => writes.push(self.flush_busy(cached).boxed()),
+            }
             if write.is_full() {
-                self.write_flush(std::mem::take(&mut write)).await?;
+                writes.push(self.write_flush(std::mem::take(&mut write)).boxed());
             }
         }
+        writes.push(self.write_flush(write).boxed());
+        let written = join_all(writes).await;
+        written.into_iter().chain([planned]).fold(Ok(()), worse)
+    }
+
+    /// Flushes a queue once the write that has its turn has ended.
+    async fn flush_busy(&self, cached: Arc<CachedQueue>) -> Result<()> {
+        let Ok(turn) = Arc::clone(&cached.turn).acquire_owned().await else {
+            return Ok(());
+        };
+        let mut write = FlushWrite::default();
+        self.plan_flush(cached, turn, &mut write)?;
         self.write_flush(write).await
     }
 
@@ -170,6 +174,15 @@ impl<K: RetrySink> LeaseCache<K> {
                 Err(unsettled.error)
             }
         }
+    }
+}
+
+/// Of two ends the one to tell: an error, and before others one that ends this cache.
+fn worse(one: Result<()>, other: Result<()>) -> Result<()> {
+    match (&one, &other) {
+        (Err(_), Ok(())) => one,
+        (Err(first), Err(second)) if needs_reopen(first) || !needs_reopen(second) => one,
+        _ => other,
     }
 }
 

@@ -104,6 +104,32 @@ async fn a_flush_that_is_refused_is_flushed_with_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queue_whose_write_is_slow_holds_up_the_acknowledgements_of_no_other() {
+    let world = World::new();
+    let busy = world.try_pop(queue(2), 2).await.expect("there is room");
+    let first = world.pop(1).await;
+    let cached = world.cached(queue(2)).await;
+    for identity in [&busy[1].identity, &first[0]] {
+        world.ack(identity, BUFFERED).await.expect("it is out");
+    }
+    world.fail_write(0, Fault::Delay(Duration::from_secs(3)));
+    let mut reserved = world
+        .cache
+        .reserve(&cached, 1, world.bounds())
+        .expect("there is room");
+    let offset = reserved.offsets()[0];
+    let slow = reserved.settle(offset, pop_store::WriteBatch::new());
+    let (settled, flushed, ()) = tokio::join!(slow, world.cache.flush(), async {
+        // Mutant: the flush waits for the turn of the second queue before it takes the next.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(world.committed().await, 1);
+    });
+    settled.expect("it is written in the end");
+    flushed.expect("nothing is refused");
+    assert!(!cached.look(|leases| leases.is_dirty()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_queue_that_waits_for_its_turn_is_not_forgotten_by_a_refused_flush() {
     let world = World::new();
     let first = world.pop(1).await;
