@@ -2,18 +2,19 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+/// A length of time, at least a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
 /// A length of time, or for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age(pub(crate) Option<Duration>);
 
-impl FromStr for Age {
+impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "off" {
-            return Ok(Self(None));
-        }
-        let wrong = || format!("{text:?}: give a number and s, m, h or d, such as 7d, or off");
+        let wrong = || format!("{text:?}: give a number and s, m, h or d, such as 10s or 7d");
         let unit = text.char_indices().last().ok_or_else(wrong)?;
         let (number, seconds) = match unit {
             (at, 's') => (text.get(..at), 1),
@@ -31,7 +32,21 @@ impl FromStr for Age {
                     .is_some_and(|ms| i64::try_from(ms).is_ok())
         });
         let seconds = seconds.ok_or_else(|| format!("{text:?}: out of range; give at least 1s"))?;
-        Ok(Self(Some(Duration::from_secs(seconds))))
+        Ok(Self(Duration::from_secs(seconds)))
+    }
+}
+
+impl FromStr for Age {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self(None)),
+            _ => match text.parse() {
+                Ok(Span(age)) => Ok(Self(Some(age))),
+                Err(problem) => Err(format!("{problem}, or off")),
+            },
+        }
     }
 }
 
@@ -56,6 +71,7 @@ mod tests {
         assert_eq!(seconds("90m"), Some(5_400));
         assert_eq!(seconds("1s"), Some(1));
         assert_eq!(seconds("off"), None);
+        assert!("off".parse::<Span>().is_err());
         // Mutant: zero is taken, and every message ends at once.
         for text in [
             "",
@@ -70,6 +86,7 @@ mod tests {
             "é",
         ] {
             assert!(text.parse::<Age>().is_err(), "{text}");
+            assert!(text.parse::<Span>().is_err(), "{text}");
         }
     }
 }

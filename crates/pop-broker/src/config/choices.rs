@@ -1,6 +1,6 @@
 //! What a user may choose, by flag, environment and file alike.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{fmt::Display, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
 use pop_broker::stores::Backend;
@@ -9,7 +9,7 @@ use pop_store::Durability;
 use serde::{Deserialize, Deserializer, de};
 
 use super::{
-    age::Age,
+    age::{Age, Span},
     file::{GroupChoice, TopicChoice},
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Choices {
     /// memory keeps nothing; sled is not for production; rocksdb and sled must be compiled
     /// in (`--features rocksdb,sled`). A folder belongs to the store that made it.
     #[arg(long, value_name = "STORE", env = "POP_STORE")]
-    #[serde(default, deserialize_with = "backend")]
+    #[serde(default, deserialize_with = "parsed")]
     pub(crate) store: Option<Backend>,
 
     /// Data folder, made if it is not there [default: $XDG_DATA_HOME/pop-broker, else
@@ -102,8 +102,32 @@ pub(crate) struct Choices {
     /// Older ones end for every group, acknowledged or not, with a count and a line in the
     /// log; one that a consumer has, or that is to be delivered again, is kept for it.
     #[arg(long, value_name = "AGE", env = "POP_RETENTION")]
-    #[serde(default, deserialize_with = "age")]
+    #[serde(default, deserialize_with = "parsed")]
     pub(crate) retention: Option<Age>,
+
+    /// How long a delivery that nobody acknowledges is kept in memory alone, such as 10s
+    /// [default: 10s]
+    ///
+    /// A crash ends the deliveries that are in memory alone, and hands their messages out
+    /// again; one that is older has a record of its own. Less time means fewer repeats after
+    /// a crash, and more writes.
+    #[arg(long, value_name = "TIME", env = "POP_LEASE_STAY")]
+    #[serde(default, deserialize_with = "parsed")]
+    pub(crate) lease_stay: Option<Span>,
+
+    /// The most deliveries in memory, some 50 bytes each; beyond them the oldest get their
+    /// record earlier [default: 1000000]
+    #[arg(long, value_name = "COUNT", env = "POP_LEASES_MAX")]
+    pub(crate) leases_max: Option<NonZeroU32>,
+
+    /// The most deliveries of one queue to one group that are out; beyond them consumers
+    /// wait until some are acknowledged [default: 1000000]
+    #[arg(long, value_name = "COUNT", env = "POP_QUEUE_IN_FLIGHT_MAX")]
+    pub(crate) queue_in_flight_max: Option<NonZeroU32>,
+
+    /// The same, of all queues to one group together [default: 4000000]
+    #[arg(long, value_name = "COUNT", env = "POP_GROUP_IN_FLIGHT_MAX")]
+    pub(crate) group_in_flight_max: Option<NonZeroU32>,
 
     /// What is logged to stderr: error, warn, info, debug or trace, or per module, such as
     /// warn,pop_broker=debug [default: info, of the engines warn]
@@ -201,6 +225,10 @@ impl Choices {
             queues: self.queues.or(other.queues),
             new_group_start: self.new_group_start.or(other.new_group_start),
             retention: self.retention.or(other.retention),
+            lease_stay: self.lease_stay.or(other.lease_stay),
+            leases_max: self.leases_max.or(other.leases_max),
+            queue_in_flight_max: self.queue_in_flight_max.or(other.queue_in_flight_max),
+            group_in_flight_max: self.group_in_flight_max.or(other.group_in_flight_max),
             log: self.log.or(other.log),
             log_format: self.log_format.or(other.log_format),
             topics: [self.topics, other.topics].concat(),
@@ -209,14 +237,14 @@ impl Choices {
     }
 }
 
-fn age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Age>, D::Error> {
+/// What a flag reads from its text.
+fn parsed<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
     let text = String::deserialize(deserializer)?;
     text.parse().map(Some).map_err(de::Error::custom)
-}
-
-fn backend<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Backend>, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    name.parse().map(Some).map_err(de::Error::custom)
 }
 
 /// A number of queues, checked where the file's line is still known.

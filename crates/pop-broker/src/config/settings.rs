@@ -3,6 +3,7 @@
 use std::{
     env,
     net::{Ipv4Addr, SocketAddr},
+    num::NonZeroU32,
     path::PathBuf,
     time::Duration,
 };
@@ -10,6 +11,7 @@ use std::{
 use pop_broker::{
     BrokerOptions, CatalogOptions, GroupSpec, TopicSpec, listener::TlsChoice, stores::Backend,
 };
+use pop_cache::CacheOptions;
 use pop_model::StartPosition;
 use pop_store::Durability;
 use tracing_subscriber::EnvFilter;
@@ -40,6 +42,7 @@ pub(crate) struct Settings {
     pub(crate) topics: Vec<TopicSpec>,
     pub(crate) groups: Vec<GroupSpec>,
     pub(crate) retention: Option<Duration>,
+    pub(crate) cache: CacheOptions,
     pub(crate) log: EnvFilter,
     pub(crate) log_format: LogFormat,
 }
@@ -74,6 +77,7 @@ impl Settings {
             topics: topics.collect(),
             groups: groups.collect(),
             retention: choices.retention.map_or(Some(RETENTION), |age| age.0),
+            cache: cache(&choices),
             log: filter(choices.log.as_deref().unwrap_or(LOG))?,
             log_format: choices.log_format.unwrap_or(LogFormat::Text),
             catalog,
@@ -87,6 +91,7 @@ impl Settings {
         options.ack_durability = self.ack_durability;
         options.catalog = self.catalog.clone();
         options.retention = self.retention;
+        options.cache = self.cache.clone();
         options
     }
 }
@@ -116,6 +121,21 @@ fn catalog(choices: &Choices) -> CatalogOptions {
     catalog.queues = choices.queues.unwrap_or(catalog.queues);
     catalog.start = choices.new_group_start.unwrap_or(Start::Earliest).into();
     catalog
+}
+
+fn cache(choices: &Choices) -> CacheOptions {
+    let mut cache = CacheOptions::default();
+    cache.stay = choices.lease_stay.map_or(cache.stay, |stay| stay.0);
+    let max = |choice: Option<NonZeroU32>| choice.map(|max| u64::from(max.get()));
+    cache.leases_max = choices
+        .leases_max
+        .and_then(|max| usize::try_from(max.get()).ok())
+        .unwrap_or(cache.leases_max);
+    cache.in_flight_per_queue_max =
+        max(choices.queue_in_flight_max).unwrap_or(cache.in_flight_per_queue_max);
+    cache.in_flight_per_group_max =
+        max(choices.group_in_flight_max).unwrap_or(cache.in_flight_per_group_max);
+    cache
 }
 
 fn tls(choices: &Choices) -> Result<TlsChoice, Failure> {
@@ -175,6 +195,28 @@ mod tests {
         assert!(settings.admin.ip().is_loopback());
         assert_eq!(settings.send_durability, Durability::Synced);
         assert_eq!(settings.retention, Some(7 * Duration::from_secs(86_400)));
+    }
+
+    #[test]
+    fn the_bounds_of_deliveries_reach_the_broker() {
+        let file = r#"
+            store = "memory"
+            lease-stay = "1m"
+            leases-max = 1000
+            queue-in-flight-max = 20
+            group-in-flight-max = 30
+        "#;
+        let settings = Settings::decide(toml::from_str(file).unwrap()).unwrap();
+        let cache = settings.broker_options(std::sync::Arc::new(|_| ())).cache;
+        // Mutant: the options of the broker keep their own cache, and every bound is the
+        // default.
+        assert_eq!(cache.stay, Duration::from_secs(60));
+        assert_eq!(cache.leases_max, 1_000);
+        assert_eq!(cache.in_flight_per_queue_max, 20);
+        assert_eq!(cache.in_flight_per_group_max, 30);
+        for wrong in ["leases-max = 0", "lease-stay = \"off\"", "lease-stay = 10"] {
+            assert!(toml::from_str::<Choices>(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[track_caller]
