@@ -42,7 +42,10 @@ pub(super) async fn messages(
     let ack = |entry: AckMessageEntry| async move {
         let acked = rpc.broker.ack(group, topic, &entry.receipt_handle).await;
         let status = match acked {
-            Ok(()) => status::ok(),
+            Ok(()) => {
+                rpc.push.ended(&caller.id, &entry.receipt_handle);
+                status::ok()
+            }
             Err(error) => Refusal::of_handle(error).status(caller),
         };
         AckMessageResultEntry {
@@ -91,13 +94,17 @@ async fn changed(
     if caller.language == Language::Node {
         invisible_for = invisible_for.max(NODE_DELAY_MIN);
     }
+    if let Some(min) = rpc.push.delay_min(&caller.id, &request.receipt_handle) {
+        invisible_for = invisible_for.max(min);
+    }
     let suspend = request.suspend.unwrap_or_default();
     let handle = &request.receipt_handle;
     let changed = rpc
         .broker
         .change_invisible(&group, &topic, handle, invisible_for, suspend);
-    let handle = changed.await.map_err(Refusal::of_handle)?;
-    Ok(handle.into())
+    let changed = changed.await.map_err(Refusal::of_handle)?;
+    rpc.push.ended(&caller.id, handle);
+    Ok(changed.into())
 }
 
 /// What is wrong with a duration below zero.

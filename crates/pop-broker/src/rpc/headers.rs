@@ -26,7 +26,8 @@ pub(super) enum Language {
 /// Who calls, and how.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
-    has_id: bool,
+    /// The client's name for itself.
+    pub(super) id: String,
     pub(super) language: Language,
     /// The Rust client 5.0.0 panics on a status number that it does not know.
     pub(super) old_codes_only: bool,
@@ -51,7 +52,7 @@ impl Caller {
         let version = text(headers, "x-mq-client-version");
         let peer = request.extensions().get::<Peer>();
         Self {
-            has_id: !text(headers, "x-mq-client-id").trim().is_empty(),
+            id: text(headers, "x-mq-client-id").trim().to_owned(),
             language,
             old_codes_only: language == Language::Rust && version == "5.0.0",
             namespace: text(headers, "x-mq-namespace").to_owned(),
@@ -63,7 +64,7 @@ impl Caller {
 
     /// Whether the caller said who it is.
     pub(super) fn identified(&self) -> Result<(), Refusal> {
-        if self.has_id {
+        if !self.id.is_empty() {
             Ok(())
         } else {
             Err(Refusal::new(

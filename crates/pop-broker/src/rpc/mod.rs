@@ -11,6 +11,7 @@ mod ack;
 mod convert;
 mod digest;
 mod headers;
+mod push;
 mod receive;
 mod route;
 mod send;
@@ -32,6 +33,8 @@ use tonic::{Request, Response, Streaming};
 
 use crate::Broker;
 use headers::Caller;
+use push::PushConsumers;
+pub use push::PushOptions;
 use status::{Answer, Refusal};
 
 /// The largest request: what the reference server takes, so that no batch that works
@@ -46,6 +49,8 @@ pub struct RpcOptions {
     pub long_poll_max: Duration,
     /// How many receives may wait at a time; more are told to come back later.
     pub polls_max: usize,
+    /// How the deliveries of push consumers are renewed.
+    pub push: PushOptions,
     /// Tells when an answer is made.
     pub clock: Arc<dyn Clock>,
 }
@@ -57,6 +62,7 @@ impl RpcOptions {
         Self {
             long_poll_max: Duration::from_secs(20),
             polls_max: 10_000,
+            push: PushOptions::default(),
             clock: Arc::new(SystemClock::resume(None)),
         }
     }
@@ -75,6 +81,7 @@ pub fn service(broker: Broker, options: RpcOptions) -> MessagingServiceServer<Rp
     // More permits than that are as good as no limit.
     let polls = Semaphore::new(options.polls_max.min(Semaphore::MAX_PERMITS));
     let rpc = Rpc {
+        push: PushConsumers::new(broker.clone(), options.push.clone()),
         broker,
         polls: Arc::new(polls),
         options,
@@ -88,6 +95,7 @@ pub struct Rpc {
     broker: Broker,
     options: RpcOptions,
     polls: Arc<Semaphore>,
+    push: PushConsumers,
 }
 
 /// Runs a call and puts what it was refused for into the status of its response.
@@ -152,7 +160,7 @@ impl MessagingService for Rpc {
         request: Request<v2::HeartbeatRequest>,
     ) -> Result<Response<v2::HeartbeatResponse>, tonic::Status> {
         let caller = Caller::of(&request);
-        answer(&caller, telemetry::heartbeat()).await
+        answer(&caller, telemetry::heartbeat(self, &caller)).await
     }
 
     async fn telemetry(
@@ -172,7 +180,7 @@ impl MessagingService for Rpc {
         request: Request<v2::NotifyClientTerminationRequest>,
     ) -> Result<Response<v2::NotifyClientTerminationResponse>, tonic::Status> {
         let caller = Caller::of(&request);
-        answer(&caller, telemetry::terminated()).await
+        answer(&caller, telemetry::terminated(self, &caller)).await
     }
 
     async fn send_message(

@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::Stream;
-use pop_model::limits;
+use pop_model::{GroupName, limits};
 use pop_proto::v2::{
     Code, FilterExpression, FilterType, Message, ReceiveMessageRequest, ReceiveMessageResponse,
     Resource, Status, receive_message_response::Content,
@@ -20,20 +20,20 @@ use pop_proto::v2::{
 use super::{
     Rpc, ack, convert,
     headers::{Caller, Language},
+    push::PushConsumers,
     status,
     status::Refusal,
     time,
 };
 use crate::{BrokerError, Delivery, Filter, Handout, ReceiveRequest};
 
-/// The lease of a receive that leaves its length to the broker.
-const AUTO_RENEW_LEASE: Duration = Duration::from_secs(60);
 /// How much earlier than the client's deadline a poll ends, so that its answer arrives.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 /// Waits for messages and makes the frames of the answer.
 pub(super) async fn frames(rpc: &Rpc, caller: &Caller, request: ReceiveMessageRequest) -> Frames {
     let auto_renew = request.auto_renew;
+    let group = request.group.clone().unwrap_or_default();
     let queue = request.message_queue.clone().unwrap_or_default();
     let topic = queue.topic.unwrap_or_default();
     let outcome = match caller.identified() {
@@ -51,7 +51,9 @@ pub(super) async fn frames(rpc: &Rpc, caller: &Caller, request: ReceiveMessageRe
         }
         Err(refusal) => (refusal.status(caller), None),
     };
+    let renewed = auto_renew.then(|| caller.group(&group).ok()).flatten();
     Frames {
+        renewed: renewed.map(|group| (rpc.push.clone(), group)),
         status: Some(status),
         handout,
         messages: Vec::new().into_iter(),
@@ -90,7 +92,7 @@ fn converted(
     let topic = caller.readable_topic(topic)?;
     let invisible_for = match request.invisible_duration {
         Some(asked) => time::duration(asked).ok_or_else(|| ack::negative(asked))?,
-        None if request.auto_renew => AUTO_RENEW_LEASE,
+        None if request.auto_renew => rpc.push.lease(),
         None => Duration::ZERO,
     };
     let batch_size = usize::try_from(request.batch_size)
@@ -146,6 +148,8 @@ fn hold(caller: &Caller, requested: Option<prost_types::Duration>, max: Duration
 /// the client went away, it is released.
 #[derive(Debug)]
 pub struct Frames {
+    /// Who renews what is handed out, if the client leaves that to the broker.
+    renewed: Option<(PushConsumers, GroupName)>,
     status: Option<Status>,
     handout: Option<Handout>,
     messages: vec::IntoIter<Delivery>,
@@ -157,7 +161,11 @@ pub struct Frames {
 impl Frames {
     fn message(&mut self) -> Option<Message> {
         if let Some(handout) = self.handout.take() {
-            self.messages = handout.take().into_iter();
+            let deliveries = handout.take();
+            if let Some((push, group)) = &self.renewed {
+                push.delivered(&self.caller.id, group, &deliveries);
+            }
+            self.messages = deliveries.into_iter();
         }
         let delivery = self.messages.next()?;
         Some(convert::delivered(
@@ -201,7 +209,10 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::{Broker, BrokerOptions, NewMessage, OpenStore, rpc::RpcOptions};
+    use crate::{
+        Broker, BrokerOptions, NewMessage, OpenStore,
+        rpc::{PushOptions, RpcOptions},
+    };
 
     #[derive(Debug)]
     struct InMemory(MemStore);
@@ -216,8 +227,10 @@ mod tests {
     async fn rpc() -> Rpc {
         let options = BrokerOptions::new(Arc::new(|secret: &mut [u8]| secret.fill(7)));
         let store = InMemory(MemStore::new(&KEYSPACES));
+        let broker = Broker::open(Arc::new(store), options).await.unwrap();
         Rpc {
-            broker: Broker::open(Arc::new(store), options).await.unwrap(),
+            push: PushConsumers::new(broker.clone(), PushOptions::default()),
+            broker,
             options: RpcOptions::new(),
             polls: Arc::new(Semaphore::new(1)),
         }

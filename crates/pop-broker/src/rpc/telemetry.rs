@@ -16,6 +16,7 @@ use tonic::Streaming;
 use super::{
     Rpc,
     headers::{Caller, Language},
+    push,
     settings::Merge,
     status,
     status::Refusal,
@@ -27,13 +28,18 @@ const SECOND_COPY_AFTER: Duration = Duration::from_secs(1);
 
 type Item = Result<TelemetryCommand, tonic::Status>;
 
-pub(super) async fn heartbeat() -> Result<HeartbeatResponse, Refusal> {
+pub(super) async fn heartbeat(rpc: &Rpc, caller: &Caller) -> Result<HeartbeatResponse, Refusal> {
+    rpc.push.seen(&caller.id);
     Ok(HeartbeatResponse {
         status: Some(status::ok()),
     })
 }
 
-pub(super) async fn terminated() -> Result<NotifyClientTerminationResponse, Refusal> {
+pub(super) async fn terminated(
+    rpc: &Rpc,
+    caller: &Caller,
+) -> Result<NotifyClientTerminationResponse, Refusal> {
+    rpc.push.terminated(&caller.id);
     Ok(NotifyClientTerminationResponse {
         status: Some(status::ok()),
     })
@@ -50,10 +56,11 @@ pub(super) fn answers(
             broker: rpc.broker.clone(),
             long_poll_max: rpc.options.long_poll_max,
         },
-        caller,
         commands,
         second_copy: None,
         ended: false,
+        _there: rpc.push.session(&caller.id),
+        caller,
     };
     stream::unfold(session, |mut session| async move {
         let item = session.next().await?;
@@ -68,6 +75,8 @@ struct Session {
     commands: Streaming<TelemetryCommand>,
     second_copy: Option<(Instant, Settings)>,
     ended: bool,
+    /// As long as the stream is open, the client is there.
+    _there: push::Session,
 }
 
 impl Session {

@@ -10,6 +10,7 @@
 mod ack;
 mod connection;
 mod fifo;
+mod push;
 mod receive;
 mod route;
 mod send;
