@@ -1,0 +1,97 @@
+//! What the answer of each call tells the model.
+
+use pop_broker::BrokerError;
+use pop_store::ErrorKind;
+
+use super::{Answer, Op, answer::told};
+use crate::{
+    model::{Model, Window},
+    violation::{Checked, Violation},
+};
+
+impl Op {
+    /// Tells the model what the call came to, but for messages that arrived.
+    ///
+    /// # Errors
+    ///
+    /// If the promises don't allow it.
+    pub fn end(&self, answer: &Answer, at: Window, model: &mut Model) -> Checked {
+        match (self, answer) {
+            (Self::Send { contents, .. }, Answer::Sent(outcomes)) => {
+                for (position, content) in contents.iter().enumerate() {
+                    let outcome = match outcomes {
+                        Ok(outcomes) => outcomes[position].as_ref(),
+                        Err(error) => Err(error),
+                    };
+                    let place = outcome.ok().map(|it| (it.queue.get(), it.offset.get()));
+                    model.sent(content.number, told(outcome)?, place);
+                }
+                Ok(())
+            }
+            (
+                Self::Receive {
+                    group,
+                    topic,
+                    invisible_ms,
+                    number,
+                    ..
+                },
+                Answer::Received(outcome),
+            ) => match outcome {
+                Some(Ok(_)) => {
+                    model.has_received(*group, *topic);
+                    Ok(())
+                }
+                Some(Err(error)) => {
+                    told::<()>(Err(error))?;
+                    model.may_have_repeated(*group, *topic, *number, *invisible_ms, at);
+                    let is_refused = match error {
+                        BrokerError::Store(error) => error.kind() == ErrorKind::Unavailable,
+                        BrokerError::TooManyInFlight(_) => true,
+                        _ => false,
+                    };
+                    if !is_refused {
+                        let at = Window {
+                            is_calm: false,
+                            ..at
+                        };
+                        model.may_have_received(*group, *topic, *invisible_ms, at);
+                    }
+                    Ok(())
+                }
+                None => {
+                    model.may_have_repeated(*group, *topic, *number, *invisible_ms, at);
+                    model.may_have_received(*group, *topic, *invisible_ms, at);
+                    Ok(())
+                }
+            },
+            (Self::Ack { delivery, .. }, Answer::Acked(outcome)) => {
+                model.acked(*delivery, told(outcome.as_ref())?, at)
+            }
+            (
+                Self::Change {
+                    delivery,
+                    invisible_ms,
+                    suspend,
+                    ..
+                },
+                Answer::Changed(outcome),
+            ) => {
+                let told = told(outcome.as_ref())?;
+                model.changed(*delivery, told, *invisible_ms, *suspend, at)?;
+                if let Ok(handle) = outcome {
+                    model.deliveries[*delivery].handles.push(handle.clone());
+                }
+                Ok(())
+            }
+            (Self::Reset { group, topic, to }, Answer::Reset(outcome)) => {
+                model.was_reset(*group, *topic, *to, told(outcome.as_ref())?);
+                Ok(())
+            }
+            _ => Err(Violation::new(
+                "P5 no wedge",
+                format!("{} had no answer in time", self.text(model)),
+            )),
+        }
+    }
+}
