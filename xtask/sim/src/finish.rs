@@ -23,6 +23,8 @@ const BACKOFF_MAX: Millis = 2 * 60 * 60 * 1_000 + LEASE_MAX;
 const TRIED_UNTIL_ROUND: u32 = 24;
 /// After so many rounds everything must have come to its end.
 const ROUNDS_MAX: u32 = 30;
+/// The group that reads dead letters.
+const READER: &str = "reader";
 /// How long the reader of dead letters hides them.
 const READING_MS: Millis = 60 * 60 * 1_000;
 
@@ -140,6 +142,7 @@ async fn look_for_repeats(sim: &mut Sim) -> Checked {
 /// Reads the dead letters and the quarantine.
 async fn find(sim: &mut Sim) -> Checked<Findings> {
     let mut findings = Findings::default();
+    sim.world.make_group(READER).await?;
     for group in 0..sim.cast.groups.len() {
         let name = world::group(sim.cast.groups[group].name);
         for number in dead_letters(sim, &TopicName::dead_letter(&name)).await? {
@@ -153,7 +156,8 @@ async fn find(sim: &mut Sim) -> Checked<Findings> {
         };
         let messages = sim.model.messages.iter();
         let number = messages.into_iter().position(|sent| {
-            sent.content.topic == origin.topic && sent.place == Some((origin.queue, origin.offset))
+            (sent.content.topic, sent.life) == (origin.topic, origin.life)
+                && sent.place == Some((origin.queue, origin.offset))
         });
         let Some(number) = number else {
             let what = format!("a record of {origin:?}, where nothing was damaged");
@@ -171,7 +175,7 @@ async fn dead_letters(sim: &mut Sim, topic: &TopicName) -> Checked<Vec<usize>> {
     if sim.world.broker.topic(topic).map_err(unexpected)?.is_none() {
         return Ok(Vec::new());
     }
-    let reader = world::group("reader");
+    let reader = world::group(READER);
     let hidden = std::time::Duration::from_millis(READING_MS);
     let mut numbers = Vec::new();
     let mut places = BTreeSet::new();

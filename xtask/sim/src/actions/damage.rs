@@ -16,7 +16,9 @@ pub(super) async fn damage_a_message(sim: &mut Sim, random: &mut Random) -> Chec
     // One of the latest, which is not done yet.
     let messages = sim.model.messages.iter().enumerate().rev().take(20);
     let candidates: Vec<(usize, Origin)> = messages
-        .filter(|(_, sent)| !sent.is_damaged && !sent.is_doubtful)
+        .filter(|(number, sent)| {
+            !sent.is_damaged && !sent.is_doubtful && sim.model.is_of_this_topic(*number)
+        })
         .filter_map(|(number, sent)| {
             let (queue, offset) = sent.place?;
             let topic = sent.content.topic;
@@ -24,6 +26,7 @@ pub(super) async fn damage_a_message(sim: &mut Sim, random: &mut Random) -> Chec
                 number,
                 Origin {
                     topic,
+                    life: sent.life,
                     queue,
                     offset,
                 },
@@ -34,8 +37,9 @@ pub(super) async fn damage_a_message(sim: &mut Sim, random: &mut Random) -> Chec
         return Ok(());
     }
     let (number, at) = candidates[random.index(candidates.len())];
-    sim.note(format_args!("m{number} is damaged"));
-    sim.world.damage(at).await?;
-    sim.model.damaged(number);
+    if sim.world.damage(at).await? {
+        sim.note(format_args!("m{number} is damaged"));
+        sim.model.damaged(number);
+    }
     Ok(())
 }

@@ -36,11 +36,14 @@ impl Model {
         }
         self.deliveries.push(Handed {
             group,
+            group_life: self.groups[group].count,
             message,
             handles: vec![handle],
         });
         if self.cast.groups[group].is_fifo {
-            self.messages[message].place.get_or_insert(arrived.place);
+            if self.messages[message].place.is_none() {
+                self.lies_at(message, arrived.place);
+            }
         }
         self.file(group, message);
         self.is_stored(message);

@@ -118,22 +118,23 @@ impl Model {
                 if sent.is_damaged {
                     let is_open = |it| matches!(it, State::Ready { .. } | State::Leased(_));
                     // What would have died is in one place or in the other.
-                    let is_put_away =
-                        letters == 0 && track.surely(|it| is_open(it) || it == State::Dead);
+                    let is_put_away = letters == 0
+                        && !sent.age.letters_may_have_ended
+                        && track.surely(|it| is_open(it) || it == State::Dead);
                     put_away_surely += usize::from(is_put_away);
                     put_away_maybe +=
                         usize::from(track.maybe(|it| {
                             is_open(it) || matches!(it, State::Unwanted | State::Dead)
                         }));
-                } else if letters == 0 && !may_end(End::Gone) {
+                } else if letters == 0 && !sent.age.letters_may_have_ended && !may_end(End::Gone) {
                     return told("is not in the dead-letter topic");
                 }
             }
             let records = findings.quarantined.iter();
             let records = records.filter(|of| **of == message).count();
             let most = records + findings.of_unknown;
-            // A reset lets a damaged message be met again.
-            let put_away_maybe = if sent.was_reset {
+            // A damaged message is met again.
+            let put_away_maybe = if sent.may_be_put_away_again {
                 usize::MAX
             } else {
                 put_away_maybe

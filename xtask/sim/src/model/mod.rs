@@ -4,6 +4,8 @@
 //! the promises allow it. Where an answer was in doubt, or a restart may have forgotten
 //! something, a message may be several things; what is seen later tells which.
 
+mod age;
+mod delete;
 mod deliver;
 mod end;
 mod order;
@@ -21,6 +23,9 @@ pub use end::Findings;
 pub use reset::Reset;
 pub use state::{Delivery, Lease, Millis, State};
 pub use track::Track;
+
+use age::{Age, Ages};
+use delete::Lives;
 
 use crate::{cast::Cast, message::Content};
 
@@ -48,6 +53,8 @@ pub enum Told {
     Refused,
     /// Nobody knows.
     Doubt,
+    /// Its topic or its group is not there.
+    Gone,
 }
 
 /// A message that a client sent.
@@ -59,8 +66,13 @@ pub struct Sent {
     pub is_doubtful: bool,
     /// Its row was damaged.
     pub is_damaged: bool,
-    /// A group was set to before or behind it.
-    pub was_reset: bool,
+    /// How often its topic had been deleted.
+    pub life: usize,
+    /// It was never stored, for sure.
+    pub was_refused: bool,
+    /// A group was set to before or behind it, or begins anew.
+    pub may_be_put_away_again: bool,
+    age: Age,
     /// Queue and offset, if its producer was told.
     pub place: Option<(u32, u64)>,
 }
@@ -87,6 +99,8 @@ pub struct Arrived {
 pub struct Handed {
     /// The group.
     pub group: usize,
+    /// How often the group had been deleted.
+    pub group_life: usize,
     /// The message.
     pub message: usize,
     /// Its handles: the first, and one for each change.
@@ -116,6 +130,11 @@ pub struct Model {
     // Group and message: what a power cut may bring back.
     recent: BTreeSet<(usize, usize)>,
     subscribed: Vec<Vec<Subscribed>>,
+    topics: Vec<Lives>,
+    groups: Vec<Lives>,
+    ages: Ages,
+    // Sends that go on.
+    unanswered: BTreeSet<usize>,
     durable_until: Millis,
     // Deliveries from this one on are of the present life of the broker.
     of_this_life: Delivery,
@@ -136,6 +155,10 @@ impl Model {
             open: vec![vec![BTreeSet::new(); topics]; groups],
             recent: BTreeSet::new(),
             subscribed: vec![vec![Subscribed::No; topics]; groups],
+            topics: vec![Lives::default(); topics],
+            groups: vec![Lives::default(); groups],
+            ages: Ages::default(),
+            unanswered: BTreeSet::new(),
             durable_until: 0,
             of_this_life: 0,
             of_earlier_lives: vec![0; groups],
@@ -155,7 +178,15 @@ impl Model {
 
     /// Files a track under what may still happen to it.
     fn file(&mut self, group: usize, message: usize) {
-        let topic = self.messages[message].content.topic;
+        let sent = &self.messages[message];
+        let topic = sent.content.topic;
+        if sent.age.may_have_ended {
+            let is_fifo = self.cast.groups[group].is_fifo;
+            let track = &mut self.tracks[group][message];
+            if track.maybe(|state| Self::may_lose(is_fifo, state)) {
+                track.may_be([State::Absent]);
+            }
+        }
         let open = &mut self.open[group][topic];
         if self.tracks[group][message].surely(State::is_final) {
             open.remove(&message);

@@ -7,41 +7,58 @@ impl Model {
     /// A message is about to be sent. Returns its number.
     pub fn sending(&mut self, content: Content) -> usize {
         let number = self.messages.len();
-        for (group, of) in self.cast.groups.iter().enumerate() {
-            let mut states = vec![State::Absent];
-            if of.is_filtered && !content.has_tag {
-                states.push(State::Unwanted);
-            } else {
-                let subscribed = self.subscribed[group][content.topic];
-                if of.starts_at_the_end && subscribed != Subscribed::Yes {
-                    states.push(State::Before);
-                }
-                if !of.starts_at_the_end || subscribed != Subscribed::No {
-                    states.push(State::NEW);
-                }
-            }
-            self.tracks[group].push(Track::new(states));
-            self.open[group][content.topic].insert(number);
-        }
+        let topic = content.topic;
         self.messages.push(Sent {
+            life: self.topics[topic].count,
+            was_refused: false,
+            age: self.ages.newborn(),
             content,
             is_doubtful: true,
             is_damaged: false,
-            was_reset: false,
+            may_be_put_away_again: false,
             place: None,
         });
+        for group in 0..self.cast.groups.len() {
+            let mut states = vec![State::Absent];
+            states.extend(self.begins_as(group, number));
+            self.tracks[group].push(Track::new(states));
+            self.open[group][topic].insert(number);
+        }
+        self.unanswered.insert(number);
         number
+    }
+
+    /// What a message that is there is at first for a group.
+    pub(super) fn begins_as(&self, group: usize, message: usize) -> Vec<State> {
+        let of = &self.cast.groups[group];
+        let content = &self.messages[message].content;
+        if of.is_filtered && !content.has_tag {
+            return vec![State::Unwanted];
+        }
+        let subscribed = self.subscribed[group][content.topic];
+        let mut states = Vec::new();
+        if of.starts_at_the_end && subscribed != Subscribed::Yes {
+            states.push(State::Before);
+        }
+        if !of.starts_at_the_end || subscribed != Subscribed::No {
+            states.push(State::NEW);
+        }
+        states
     }
 
     /// A send was answered.
     pub fn sent(&mut self, message: usize, told: Told, place: Option<(u32, u64)>) {
+        self.unanswered.remove(&message);
         match told {
             Told::Ok => {
-                self.messages[message].place = place;
+                if let Some(place) = place {
+                    self.lies_at(message, place);
+                }
                 self.is_stored(message);
             }
-            Told::Refused | Told::Over => {
+            Told::Refused | Told::Over | Told::Gone => {
                 self.messages[message].is_doubtful = false;
+                self.messages[message].was_refused = true;
                 for group in 0..self.cast.groups.len() {
                     self.tracks[group][message] = Track::new(vec![State::Absent]);
                     self.file(group, message);

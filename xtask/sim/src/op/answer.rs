@@ -21,12 +21,16 @@ pub enum Answer {
     Changed(Result<String, BrokerError>),
     /// Of a reset.
     Reset(Result<(), BrokerError>),
+    /// Of a confirmed time.
+    Confirmed(Result<(), BrokerError>),
+    /// Of a deletion.
+    Deleted(Result<(), BrokerError>),
     /// None came in time.
     Never,
 }
 
-/// What an outcome means for the one who asked.
-pub(super) fn told<T>(outcome: Result<T, &BrokerError>) -> Checked<Told> {
+/// What an outcome means for the one who asked, whose topic or group may have been deleted.
+pub(super) fn told<T>(outcome: Result<T, &BrokerError>, may_be_gone: bool) -> Checked<Told> {
     Ok(match outcome {
         Ok(_) => Told::Ok,
         Err(BrokerError::DeliveryOver) => Told::Over,
@@ -36,6 +40,12 @@ pub(super) fn told<T>(outcome: Result<T, &BrokerError>) -> Checked<Told> {
             | BrokerError::Busy(_)
             | BrokerError::TooManyInFlight(_),
         ) => Told::Refused,
+        Err(
+            BrokerError::TopicNotFound(_)
+            | BrokerError::GroupNotFound(_)
+            | BrokerError::Deleted
+            | BrokerError::HandleOfAnother,
+        ) if may_be_gone => Told::Gone,
         Err(BrokerError::Store(error)) => match error.kind() {
             ErrorKind::InDoubt => Told::Doubt,
             ErrorKind::Unavailable | ErrorKind::Poisoned => Told::Refused,
@@ -68,7 +78,10 @@ impl Answer {
             Self::Received(Some(Ok(deliveries))) => {
                 format!("{} messages", deliveries.len())
             }
-            Self::Acked(answer) | Self::Reset(answer) => outcome(answer),
+            Self::Acked(answer)
+            | Self::Reset(answer)
+            | Self::Deleted(answer)
+            | Self::Confirmed(answer) => outcome(answer),
             Self::Changed(answer) => outcome(answer),
             Self::Never => "no answer in time".into(),
         }

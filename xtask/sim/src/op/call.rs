@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use pop_broker::{Broker, Filter, NewMessage, ReceiveRequest, ResetTo};
+use pop_broker::{Broker, DeadLetters, Filter, NewMessage, ReceiveRequest, ResetTo};
 use pop_model::{Offset, QueueId};
 
 use super::{Answer, Fate, Op};
@@ -90,6 +90,28 @@ impl Op {
                 Box::pin(
                     async move { Answer::Reset(broker.reset_offset(&group, &topic, to).await) },
                 )
+            }
+            Self::ConfirmClock => {
+                Box::pin(async move { Answer::Confirmed(broker.confirm_clock().await) })
+            }
+            Self::DeleteTopic { topic } => {
+                let topic = world::topic(cast.topics[*topic].name);
+                Box::pin(async move { Answer::Deleted(broker.delete_topic(&topic).await) })
+            }
+            Self::DeleteGroup {
+                group,
+                with_letters,
+            } => {
+                let group = world::group(cast.groups[*group].name);
+                let letters = if *with_letters {
+                    DeadLetters::Delete
+                } else {
+                    DeadLetters::Keep
+                };
+                Box::pin(async move {
+                    let deleted = broker.delete_group(&group, letters).await;
+                    Answer::Deleted(deleted.map(drop))
+                })
             }
         }
     }

@@ -17,14 +17,15 @@ impl Op {
     /// If the promises don't allow it.
     pub fn end(&self, answer: &Answer, at: Window, model: &mut Model) -> Checked {
         match (self, answer) {
-            (Self::Send { contents, .. }, Answer::Sent(outcomes)) => {
+            (Self::Send { topic, contents }, Answer::Sent(outcomes)) => {
+                let may_be_gone = model.may_be_gone(None, *topic, at.asked);
                 for (position, content) in contents.iter().enumerate() {
                     let outcome = match outcomes {
                         Ok(outcomes) => outcomes[position].as_ref(),
                         Err(error) => Err(error),
                     };
                     let place = outcome.ok().map(|it| (it.queue.get(), it.offset.get()));
-                    model.sent(content.number, told(outcome)?, place);
+                    model.sent(content.number, told(outcome, may_be_gone)?, place);
                 }
                 Ok(())
             }
@@ -43,7 +44,10 @@ impl Op {
                     Ok(())
                 }
                 Some(Err(error)) => {
-                    told::<()>(Err(error))?;
+                    told::<()>(
+                        Err(error),
+                        model.may_be_gone(Some(*group), *topic, at.asked),
+                    )?;
                     model.may_have_repeated(*group, *topic, *number, *invisible_ms, at);
                     let is_refused = match error {
                         BrokerError::Store(error) => error.kind() == ErrorKind::Unavailable,
@@ -66,7 +70,8 @@ impl Op {
                 }
             },
             (Self::Ack { delivery, .. }, Answer::Acked(outcome)) => {
-                model.acked(*delivery, told(outcome.as_ref())?, at)
+                let may_be_gone = model.delivery_may_be_gone(*delivery, at.asked);
+                model.acked(*delivery, told(outcome.as_ref(), may_be_gone)?, at)
             }
             (
                 Self::Change {
@@ -77,7 +82,8 @@ impl Op {
                 },
                 Answer::Changed(outcome),
             ) => {
-                let told = told(outcome.as_ref())?;
+                let may_be_gone = model.delivery_may_be_gone(*delivery, at.asked);
+                let told = told(outcome.as_ref(), may_be_gone)?;
                 model.changed(*delivery, told, *invisible_ms, *suspend, at)?;
                 if let Ok(handle) = outcome {
                     model.deliveries[*delivery].handles.push(handle.clone());
@@ -85,8 +91,17 @@ impl Op {
                 Ok(())
             }
             (Self::Reset { group, topic, to }, Answer::Reset(outcome)) => {
-                model.was_reset(*group, *topic, *to, told(outcome.as_ref())?);
+                let may_be_gone = model.may_be_gone(Some(*group), *topic, at.asked);
+                let told = told(outcome.as_ref(), may_be_gone)?;
+                model.was_reset(*group, *topic, *to, told);
                 Ok(())
+            }
+            (Self::ConfirmClock, Answer::Confirmed(outcome)) => {
+                told(outcome.as_ref(), false).map(drop)
+            }
+            // Whether it is done is asked once the broker is calm.
+            (Self::DeleteTopic { .. } | Self::DeleteGroup { .. }, Answer::Deleted(outcome)) => {
+                told(outcome.as_ref(), false).map(drop)
             }
             _ => Err(Violation::new(
                 "P5 no wedge",

@@ -78,11 +78,25 @@ pub enum Op {
         /// Where.
         to: Reset,
     },
+    /// Says that wall time is right, and has what is old ended.
+    ConfirmClock,
+    /// Deletes a topic.
+    DeleteTopic {
+        /// Which one.
+        topic: usize,
+    },
+    /// Deletes a group.
+    DeleteGroup {
+        /// Which one.
+        group: usize,
+        /// Its dead letters go with it.
+        with_letters: bool,
+    },
 }
 
 impl Op {
     /// Tells the model that the call begins.
-    pub fn begin(&mut self, model: &mut Model) {
+    pub fn begin(&mut self, model: &mut Model, now: Millis) {
         match self {
             Self::Send { contents, .. } => {
                 for content in contents {
@@ -93,6 +107,9 @@ impl Op {
             Self::Receive { group, topic, .. } | Self::Reset { group, topic, .. } => {
                 model.receiving(*group, *topic);
             }
+            Self::ConfirmClock => model.confirmed(),
+            Self::DeleteTopic { topic } => model.deleting_topic(*topic, now),
+            Self::DeleteGroup { group, .. } => model.deleting_group(*group, now),
             Self::Ack { .. } | Self::Change { .. } => {}
         }
     }
@@ -137,6 +154,12 @@ impl Op {
             Self::Reset { group, topic, to } => {
                 format!("set group {group} in topic {topic} to {to:?}")
             }
+            Self::ConfirmClock => "confirm the time".to_owned(),
+            Self::DeleteTopic { topic } => format!("delete topic {topic}"),
+            Self::DeleteGroup {
+                group,
+                with_letters,
+            } => format!("delete group {group}, with its dead letters {with_letters}"),
         }
     }
 }

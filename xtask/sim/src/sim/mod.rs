@@ -36,7 +36,7 @@ const NOTICED_WITHIN: Millis = 1_050;
 /// In that time, lease time moves on so often.
 const TICKS: u64 = 8;
 /// A waiting receive is woken by then.
-const WOKEN_WITHIN: Millis = 10;
+pub(crate) const WOKEN_WITHIN: Millis = 10;
 
 /// A run.
 #[derive(Debug)]
@@ -51,6 +51,8 @@ pub struct Sim {
     pub counts: Counts,
     /// How often an operator set where a group goes on.
     pub resets: u32,
+    /// How often a topic or a group was deleted.
+    pub deletions: u32,
     pub(crate) trace: Trace,
     repertoire: Repertoire,
     odds: Odds,
@@ -90,6 +92,7 @@ impl Sim {
             world,
             counts: Counts::default(),
             resets: 0,
+            deletions: 0,
             trace,
             repertoire,
             odds,
@@ -104,6 +107,9 @@ impl Sim {
         };
         let about = format!("{:?} {:?} {:?}", sim.cast, sim.odds, sim.repertoire);
         sim.note(format_args!("{about}"));
+        sim.read_the_clocks();
+        sim.model.confirmed();
+        sim.model.keeps(sim.cast.tuning.keep_ms);
         Ok(sim)
     }
 
@@ -138,6 +144,7 @@ impl Sim {
             sleep(REVIVED_WITHIN / TICKS).await;
             self.world.advance(1);
         }
+        self.read_the_clocks();
         self.revived_until = over_until;
     }
 
@@ -145,6 +152,12 @@ impl Sim {
     pub fn advance(&mut self, millis: Millis) {
         self.note(format_args!("{millis} ms pass"));
         self.world.advance(millis);
+        self.read_the_clocks();
+    }
+
+    /// Tells the model of the clocks, which moved.
+    pub fn read_the_clocks(&mut self) {
+        self.model.clocks(self.world.wall(), self.world.now());
     }
 
     /// A number for a receive that repeats no other.

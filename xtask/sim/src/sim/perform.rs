@@ -55,7 +55,7 @@ impl Sim {
         ops.sort_by_key(|op| !matches!(op, Op::Receive { .. }));
         let asked = self.world.now();
         for op in &mut ops {
-            op.begin(&mut self.model);
+            op.begin(&mut self.model, asked);
             self.counts.ops += 1;
         }
         let calls: Vec<_> = ops.iter().map(|op| self.call(op)).collect();
@@ -67,6 +67,7 @@ impl Sim {
             }
         };
         let (answers, ()) = tokio::join!(join_all(calls), pass);
+        self.read_the_clocks();
         let is_calm = self.is_calm();
         let mut done = self.finished_in_background().await;
         let others = done.len();
@@ -136,7 +137,7 @@ impl Sim {
 
     /// Makes a call that goes on while steps pass.
     pub fn begin_in_background(&mut self, mut op: Op) {
-        op.begin(&mut self.model);
+        op.begin(&mut self.model, self.world.now());
         self.counts.ops += 1;
         let text = op.text(&self.model);
         self.note(format_args!("{text} begins"));
@@ -147,7 +148,12 @@ impl Sim {
 
     /// Whether a receive of this group and topic waits.
     pub fn waits(&self, group: usize, topic: usize) -> bool {
-        self.background.iter().any(|it| is_of(&it.op, group, topic))
+        self.has_waiting(|op| is_of(op, group, topic))
+    }
+
+    /// Whether a call of this kind goes on.
+    pub fn has_waiting(&self, is_of: impl Fn(&Op) -> bool) -> bool {
+        self.background.iter().any(|it| is_of(&it.op))
     }
 
     async fn finished_in_background(&mut self) -> Vec<(Op, Millis, Answered)> {

@@ -1,7 +1,7 @@
 //! Power cuts, restarts, and what the broker does about a store that failed.
 
 use super::Sim;
-use crate::{chaos, violation::Checked};
+use crate::{chaos, model::Millis, violation::Checked};
 
 impl Sim {
     /// Finds out whether the broker lost what it had in memory. Returns whether it did.
@@ -22,7 +22,19 @@ impl Sim {
         Ok(true)
     }
 
+    /// Waits until the broker serves, and notes what that took.
+    ///
+    /// # Errors
+    ///
+    /// If it doesn't in time (P5).
+    pub async fn until_serving(&mut self) -> Checked {
+        self.note_restarts().await?;
+        self.world.until_serving().await?;
+        self.note_restarts().await.map(drop)
+    }
+
     fn has_restarted(&mut self) {
+        self.read_the_clocks();
         self.opens_known = self.world.opens();
         self.has_restarted_in_step = true;
         // By the latest that lease time was: it may have gone back a little.
@@ -49,6 +61,7 @@ impl Sim {
         self.note(format_args!("restart"));
         self.lease_calm_since = self.lease_calm_since.max(self.world.now());
         let went_well = self.world.restart().await?;
+        self.read_the_clocks();
         self.counts.restarts += 1;
         if went_well && self.is_calm_but_for_the_restart() {
             // All was durable when it ended: nothing is lost, nothing comes again.
@@ -59,6 +72,15 @@ impl Sim {
         } else {
             self.has_restarted();
         }
+        Ok(())
+    }
+
+    /// An operator says how long messages are kept, which counts from the next start on.
+    pub async fn keep(&mut self, keep: Option<Millis>) -> Checked {
+        self.note(format_args!("messages are kept for {keep:?} ms"));
+        self.world.keep(keep);
+        self.restart().await?;
+        self.model.keeps(keep);
         Ok(())
     }
 

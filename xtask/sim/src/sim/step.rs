@@ -78,9 +78,7 @@ impl Sim {
         self.world.faults.release();
         self.what_was_unheard_may_be_out()?;
         self.rest(NOTICED_WITHIN).await;
-        self.note_restarts().await?;
-        self.world.until_serving().await?;
-        self.note_restarts().await?;
+        self.until_serving().await?;
         self.trouble_is_over();
         Ok(())
     }
@@ -136,6 +134,10 @@ impl Sim {
         self.note(format_args!("--- the end: nothing goes wrong any more"));
         self.end_background().await?;
         self.trouble_is_over();
+        if self.model.keep().is_some() {
+            // From here on everything comes to its end by what its consumers do.
+            self.keep(None).await?;
+        }
         Ok(())
     }
 }

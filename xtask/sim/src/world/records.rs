@@ -19,6 +19,8 @@ use crate::violation::{Checked, Violation};
 pub struct Origin {
     /// The topic's place in the cast.
     pub topic: usize,
+    /// How often the topic had been deleted.
+    pub life: usize,
     /// The queue.
     pub queue: u32,
     /// The offset.
@@ -29,19 +31,24 @@ pub struct Origin {
 const LISTED_MAX: usize = 1_000;
 
 impl World {
-    /// Makes the row of a message unreadable, for good.
-    pub async fn damage(&self, at: Origin) -> Checked {
+    /// Makes the row of a message unreadable, for good. Returns whether it is there still.
+    pub async fn damage(&self, at: Origin) -> Checked<bool> {
         let key = LogKey {
             queue: LogQueue {
-                topic: self.topics[at.topic],
+                topic: self.topics[at.topic][at.life],
                 queue: QueueId::new(at.queue),
             },
             offset: Offset::new(at.offset),
         };
+        let row = self.life.rows().get(LOG, &key.encode()).await;
+        if row.map_err(|error| unexpected(error.into()))?.is_none() {
+            return Ok(false);
+        }
         let mut batch = WriteBatch::new();
         batch.put(LOG, key.encode(), Bytes::from_static(b"damaged"));
         let written = self.life.rows().write(batch, Durability::Synced).await;
-        written.map_err(|error| unexpected(error.into()))
+        written.map_err(|error| unexpected(error.into()))?;
+        Ok(true)
     }
 
     /// Where each record in quarantine came from; `None` for a delivery of a retry entry
@@ -76,9 +83,10 @@ impl World {
             None
         };
         let place = place.and_then(|(queue, offset)| {
-            let topic = self.topics.iter().position(|topic| *topic == queue.topic)?;
+            let (topic, life) = self.topic_of(queue.topic)?;
             Some(Origin {
                 topic,
+                life,
                 queue: queue.queue.get(),
                 offset: offset.get(),
             })
