@@ -149,29 +149,19 @@ async fn find(sim: &mut Sim) -> Checked<Findings> {
             findings.dead_letters.push((group, number));
         }
     }
-    for origin in sim.world.quarantined().await? {
-        let Some(origin) = origin else {
+    let listed = sim.world.put_away().await?;
+    for record in listed.map_err(unexpected)? {
+        let Some(origin) = record.origin else {
             findings.of_unknown += 1;
             continue;
         };
-        let messages = sim.model.messages.iter();
-        let number = messages.into_iter().position(|sent| {
-            (sent.content.topic, sent.life) == (origin.topic, origin.life)
-                && sent.place == Some((origin.queue, origin.offset))
-        });
-        let Some(number) = number else {
-            let what = format!("a record of {origin:?}, where nothing was damaged");
-            return Err(Violation::new("P6 quarantine", what));
-        };
-        findings.quarantined.push(number);
+        let number = sim.message_at(origin)?;
+        findings.quarantined.push((record.group, number));
     }
     Ok(findings)
 }
 
 async fn dead_letters(sim: &mut Sim, topic: &TopicName) -> Checked<Vec<usize>> {
-    let unexpected = |error: pop_broker::BrokerError| {
-        Violation::new("nothing fails without a fault", error.to_string())
-    };
     if sim.world.broker.topic(topic).map_err(unexpected)?.is_none() {
         return Ok(Vec::new());
     }
@@ -211,4 +201,8 @@ async fn dead_letters(sim: &mut Sim, topic: &TopicName) -> Checked<Vec<usize>> {
             acked.map_err(unexpected)?;
         }
     }
+}
+
+fn unexpected(error: pop_broker::BrokerError) -> Violation {
+    Violation::new("nothing fails without a fault", error.to_string())
 }

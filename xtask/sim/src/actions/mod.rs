@@ -70,6 +70,7 @@ actions! {
     "crash", 1, power::crash;
     "subscribe, and the power goes", 1, power::subscribe_and_crash;
     "damage a message", 1, damage::damage_a_message;
+    "take up a record in quarantine", 2, damage::take_up_a_record;
 }
 
 /// The action of this name.

@@ -9,6 +9,7 @@ mod delete;
 mod deliver;
 mod end;
 mod order;
+mod quarantine;
 mod ready;
 mod reset;
 mod restart;
@@ -20,6 +21,7 @@ mod track;
 use std::collections::BTreeSet;
 
 pub use end::Findings;
+pub use quarantine::Redriven;
 pub use reset::Reset;
 pub use state::{Delivery, Lease, Millis, State};
 pub use track::Track;
@@ -64,8 +66,12 @@ pub struct Sent {
     pub content: Content,
     /// It may never have been stored.
     pub is_doubtful: bool,
-    /// Its row was damaged.
+    /// Its row is damaged.
     pub is_damaged: bool,
+    /// Its row was damaged and is what it was.
+    pub was_repaired: bool,
+    /// A record of it in quarantine was given up.
+    pub was_dropped: bool,
     /// How often its topic had been deleted.
     pub life: usize,
     /// It was never stored, for sure.
@@ -164,11 +170,6 @@ impl Model {
             of_earlier_lives: vec![0; groups],
             cast,
         }
-    }
-
-    /// The row of a message was damaged: it must go to quarantine and never be handed out.
-    pub fn damaged(&mut self, message: usize) {
-        self.messages[message].is_damaged = true;
     }
 
     /// What a message may be for a group.

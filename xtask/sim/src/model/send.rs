@@ -15,6 +15,8 @@ impl Model {
             content,
             is_doubtful: true,
             is_damaged: false,
+            was_repaired: false,
+            was_dropped: false,
             may_be_put_away_again: false,
             place: None,
         });

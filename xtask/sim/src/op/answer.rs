@@ -23,6 +23,8 @@ pub enum Answer {
     Reset(Result<(), BrokerError>),
     /// Of a confirmed time.
     Confirmed(Result<(), BrokerError>),
+    /// Of a re-drive, or of a record that is given up.
+    Quarantined(Result<(), BrokerError>),
     /// Of a deletion.
     Deleted(Result<(), BrokerError>),
     /// None came in time.
@@ -33,7 +35,7 @@ pub enum Answer {
 pub(super) fn told<T>(outcome: Result<T, &BrokerError>, may_be_gone: bool) -> Checked<Told> {
     Ok(match outcome {
         Ok(_) => Told::Ok,
-        Err(BrokerError::DeliveryOver) => Told::Over,
+        Err(BrokerError::DeliveryOver | BrokerError::NotRedriven { .. }) => Told::Over,
         Err(
             BrokerError::Recovering
             | BrokerError::ShuttingDown
@@ -80,6 +82,7 @@ impl Answer {
             }
             Self::Acked(answer)
             | Self::Reset(answer)
+            | Self::Quarantined(answer)
             | Self::Deleted(answer)
             | Self::Confirmed(answer) => outcome(answer),
             Self::Changed(answer) => outcome(answer),

@@ -94,6 +94,17 @@ impl Op {
             Self::ConfirmClock => {
                 Box::pin(async move { Answer::Confirmed(broker.confirm_clock().await) })
             }
+            Self::Quarantined {
+                place, is_dropped, ..
+            } => {
+                let (place, is_dropped) = (*place, *is_dropped);
+                Box::pin(async move {
+                    Answer::Quarantined(match is_dropped {
+                        true => broker.drop_quarantined(place).await.map(drop),
+                        false => broker.redrive(place).await,
+                    })
+                })
+            }
             Self::DeleteTopic { topic } => {
                 let topic = world::topic(cast.topics[*topic].name);
                 Box::pin(async move { Answer::Deleted(broker.delete_topic(&topic).await) })

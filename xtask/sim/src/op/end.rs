@@ -5,7 +5,7 @@ use pop_store::ErrorKind;
 
 use super::{Answer, Op, answer::told};
 use crate::{
-    model::{Model, Window},
+    model::{Model, Told, Window},
     violation::{Checked, Violation},
 };
 
@@ -98,6 +98,35 @@ impl Op {
             }
             (Self::ConfirmClock, Answer::Confirmed(outcome)) => {
                 told(outcome.as_ref(), false).map(drop)
+            }
+            (
+                Self::Quarantined {
+                    group,
+                    message,
+                    is_dropped,
+                    ..
+                },
+                Answer::Quarantined(outcome),
+            ) => {
+                // A record that was not durable is gone with the power.
+                let is_lost = matches!(outcome, Err(BrokerError::QuarantineNotFound(_)));
+                if is_lost && !at.is_calm {
+                    return Ok(());
+                }
+                let told = told(outcome.as_ref(), group.is_none())?;
+                match group {
+                    Some(group) if *is_dropped => model.dropped(*group, *message, told, at),
+                    Some(group) => model.redriven(*group, *message, told, at)?,
+                    None if told == Told::Ok && !is_dropped => {
+                        let what = format!("a record of m{message} of a group that is deleted");
+                        return Err(Violation::new(
+                            "P6 what was put away is worked on again",
+                            what,
+                        ));
+                    }
+                    None => {}
+                }
+                Ok(())
             }
             // Whether it is done is asked once the broker is calm.
             (Self::DeleteTopic { .. } | Self::DeleteGroup { .. }, Answer::Deleted(outcome)) => {

@@ -80,6 +80,17 @@ pub enum Op {
     },
     /// Says that wall time is right, and has what is old ended.
     ConfirmClock,
+    /// Puts a record in quarantine back to work, or gives it up.
+    Quarantined {
+        /// Its place.
+        place: u64,
+        /// The group that it is of, unless that is deleted.
+        group: Option<usize>,
+        /// The message that it is about.
+        message: usize,
+        /// It is given up.
+        is_dropped: bool,
+    },
     /// Deletes a topic.
     DeleteTopic {
         /// Which one.
@@ -110,7 +121,7 @@ impl Op {
             Self::ConfirmClock => model.confirmed(),
             Self::DeleteTopic { topic } => model.deleting_topic(*topic, now),
             Self::DeleteGroup { group, .. } => model.deleting_group(*group, now),
-            Self::Ack { .. } | Self::Change { .. } => {}
+            Self::Ack { .. } | Self::Change { .. } | Self::Quarantined { .. } => {}
         }
     }
 
@@ -155,6 +166,15 @@ impl Op {
                 format!("set group {group} in topic {topic} to {to:?}")
             }
             Self::ConfirmClock => "confirm the time".to_owned(),
+            Self::Quarantined {
+                place,
+                message,
+                is_dropped,
+                ..
+            } => {
+                let what = if *is_dropped { "give up" } else { "re-drive" };
+                format!("{what} the record of m{message} at {place}")
+            }
             Self::DeleteTopic { topic } => format!("delete topic {topic}"),
             Self::DeleteGroup {
                 group,

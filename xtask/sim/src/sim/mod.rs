@@ -20,8 +20,8 @@ use crate::{
     op::Op,
     plan::Plan,
     trace::Trace,
-    violation::Checked,
-    world::World,
+    violation::{Checked, Violation},
+    world::{Origin, World},
 };
 
 /// What is answered OK is durable after this long, where nothing goes wrong: the broker's
@@ -170,6 +170,23 @@ impl Sim {
     pub fn ready_count(&self, group: usize, topic: usize) -> usize {
         let over = self.lease_calm_since + 1..self.revived_until + 1;
         self.model.ready_count(group, topic, over)
+    }
+
+    /// The message that lay here.
+    ///
+    /// # Errors
+    ///
+    /// If there was none.
+    pub fn message_at(&self, origin: Origin) -> Checked<usize> {
+        let mut messages = self.model.messages.iter();
+        let number = messages.position(|sent| {
+            (sent.content.topic, sent.life) == (origin.topic, origin.life)
+                && sent.place == Some((origin.queue, origin.offset))
+        });
+        number.ok_or_else(|| {
+            let what = format!("a record of {origin:?}, where nothing was damaged");
+            Violation::new("P6 quarantine", what)
+        })
     }
 
     /// Long enough has passed since the last answer.

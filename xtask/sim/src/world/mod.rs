@@ -5,6 +5,7 @@ mod names;
 mod records;
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use pop_broker::{Broker, BrokerError, BrokerOptions, Health, OpenStore, QueueProgress};
 use pop_model::{Clock, GroupId, LeaseTime, ManualClock, TopicId, WallTime, resumed_lease_time};
 use pop_store::{
@@ -28,7 +30,7 @@ use crate::{
 use life::Life;
 pub use life::SYNC_EVERY;
 pub use names::{group, topic};
-pub use records::Origin;
+pub use records::{Origin, PutAway};
 
 /// The longest a store call may take before the store counts as failed.
 pub const STORE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -57,6 +59,8 @@ pub struct World {
     // By their place in the cast: every topic and group of the name that ever was.
     topics: Vec<Vec<TopicId>>,
     groups: Vec<Vec<GroupId>>,
+    // What damaged rows were before.
+    damaged: HashMap<Bytes, Bytes>,
     // Opens of the lives before this one.
     opens_before: u64,
 }
@@ -100,6 +104,7 @@ impl World {
             options,
             topics: vec![Vec::new(); cast.topics.len()],
             groups: vec![Vec::new(); cast.groups.len()],
+            damaged: HashMap::new(),
             opens_before: 0,
         };
         world.populate(cast).await?;
