@@ -104,8 +104,13 @@ impl Core {
             (retry.bounds(), retry.found_end(), RETRY_START)
         } else {
             let log_queue = queue.log_queue();
-            let bounds = self.log.bounds(log_queue).await?;
-            let found_end = self.log.found_end(log_queue).await?;
+            let closed = |error: pop_store::Error| match error.kind() {
+                // The log is closed to a topic that is deleted.
+                ErrorKind::Conflict => BrokerError::Deleted,
+                _ => error.into(),
+            };
+            let bounds = self.log.bounds(log_queue).await.map_err(closed)?;
+            let found_end = self.log.found_end(log_queue).await.map_err(closed)?;
             (bounds, found_end, consumption.group.start)
         };
         let subscribe = Subscribe {

@@ -38,12 +38,16 @@ impl<K: RetrySink> LeaseCache<K> {
     }
 
     async fn forget(&self, is_closed: impl Fn(SubscriptionQueue) -> bool) {
-        let cells: Vec<_> = {
+        let mut cells: Vec<_> = {
             let queues = self.inner.queues.lock();
             let closed = queues.iter().filter(|(queue, _)| is_closed(**queue));
-            closed.map(|(_, cell)| Arc::clone(cell)).collect()
+            closed
+                .map(|(queue, cell)| (*queue, Arc::clone(cell)))
+                .collect()
         };
-        for cell in cells {
+        // One order for one content, so that one seed of a simulation is one run.
+        cells.sort_by_key(|(queue, _)| *queue);
+        for (_, cell) in cells {
             // Waits for a load that is running; one that comes later is refused.
             let closed = || async { Err::<Arc<CachedQueue>, _>(()) };
             if let Ok(cached) = cell.get_or_try_init(closed).await {
@@ -60,11 +64,15 @@ impl<K: RetrySink> LeaseCache<K> {
         // A write that is running comes to its end first. Whoever has a turn after this
         // finds the queue given up, and its epoch over.
         let _turn = cached.turn.acquire().await;
+        // Given up and no longer listed in one step, as in an eviction: a receive that finds
+        // the one without the other looks it up again and again.
         let follow = {
+            let mut queues = self.inner.queues.lock();
             let mut state = cached.state.lock();
             let leases = &state.leases;
             let (after, committed) = (leases.epoch().next(), leases.committed());
             state.begin_anew(after, committed);
+            queues.remove(&cached.queue);
             state.give_up()
         };
         self.follow(cached, follow);
@@ -109,11 +117,15 @@ mod tests {
     };
 
     fn subscribe(topic: u64) -> Subscribe {
+        subscribe_queue(topic, 0)
+    }
+
+    fn subscribe_queue(topic: u64, queue: u32) -> Subscribe {
         Subscribe {
             queue: SubscriptionQueue {
                 group: GroupId::new(1),
                 topic: TopicId::new(topic),
-                queue: QueueId::new(0),
+                queue: QueueId::new(queue),
             },
             bounds: BOUNDS,
             found_end: BOUNDS.end,
@@ -149,6 +161,26 @@ mod tests {
         cache.close_group(GroupId::new(1)).await;
         let error = cache.subscribe(subscribe(2)).await.unwrap_err();
         assert!(matches!(error, CacheError::Closed(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_receive_of_what_is_being_closed_is_refused_and_does_not_spin() {
+        let store = MemStore::new(&KEYSPACES);
+        let cache = cache(&store);
+        let first = cache.subscribe(subscribe_queue(1, 0)).await.unwrap();
+        let second = cache.subscribe(subscribe_queue(1, 1)).await.unwrap();
+        let running = second.turn.try_acquire().unwrap();
+        let closer = cache.clone();
+        let closing = tokio::spawn(async move { closer.close_topic(TopicId::new(1)).await });
+        tokio::task::yield_now().await;
+        let error = cache.reserve(&first, 1, BOUNDS).unwrap_err();
+        assert!(matches!(error, CacheError::Evicted(_)), "{error}");
+        // Mutant: it stays listed until all are given up, and is found again and again.
+        assert!(cache.loaded(first.queue()).is_none());
+        let error = cache.subscribe(subscribe_queue(1, 0)).await.unwrap_err();
+        assert!(matches!(error, CacheError::Closed(_)), "{error}");
+        drop(running);
+        closing.await.unwrap();
     }
 
     #[tokio::test]

@@ -42,6 +42,8 @@ pub struct Tuning {
     pub idle_after_ms: u64,
     /// How many deliveries of a group may be out.
     pub in_flight_max: u64,
+    /// How long messages are kept, at first.
+    pub keep_ms: Option<u64>,
     /// After how many failed revives a delivery goes to quarantine.
     pub revives_max: u32,
 }
@@ -57,6 +59,7 @@ impl Tuning {
             leases_max: [1_000_000, 1_000_000, 1, 10][random.index(4)],
             idle_after_ms: [120_000, 120_000, 400, 2_000][random.index(4)],
             in_flight_max: [Self::UNBOUNDED, Self::UNBOUNDED, Self::UNBOUNDED, 12][random.index(4)],
+            keep_ms: [None, None, Some(20_000), Some(120_000)][random.index(4)],
             // Beyond the end of the table of delays.
             revives_max: [16, 2, 18][random.index(3)],
         }

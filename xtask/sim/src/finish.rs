@@ -23,6 +23,8 @@ const BACKOFF_MAX: Millis = 2 * 60 * 60 * 1_000 + LEASE_MAX;
 const TRIED_UNTIL_ROUND: u32 = 24;
 /// After so many rounds everything must have come to its end.
 const ROUNDS_MAX: u32 = 30;
+/// The group that reads dead letters.
+const READER: &str = "reader";
 /// How long the reader of dead letters hides them.
 const READING_MS: Millis = 60 * 60 * 1_000;
 
@@ -140,38 +142,30 @@ async fn look_for_repeats(sim: &mut Sim) -> Checked {
 /// Reads the dead letters and the quarantine.
 async fn find(sim: &mut Sim) -> Checked<Findings> {
     let mut findings = Findings::default();
+    sim.world.make_group(READER).await?;
     for group in 0..sim.cast.groups.len() {
         let name = world::group(sim.cast.groups[group].name);
         for number in dead_letters(sim, &TopicName::dead_letter(&name)).await? {
             findings.dead_letters.push((group, number));
         }
     }
-    for origin in sim.world.quarantined().await? {
-        let Some(origin) = origin else {
+    let listed = sim.world.put_away().await?;
+    for record in listed.map_err(unexpected)? {
+        let Some(origin) = record.origin else {
             findings.of_unknown += 1;
             continue;
         };
-        let messages = sim.model.messages.iter();
-        let number = messages.into_iter().position(|sent| {
-            sent.content.topic == origin.topic && sent.place == Some((origin.queue, origin.offset))
-        });
-        let Some(number) = number else {
-            let what = format!("a record of {origin:?}, where nothing was damaged");
-            return Err(Violation::new("P6 quarantine", what));
-        };
-        findings.quarantined.push(number);
+        let number = sim.message_at(origin)?;
+        findings.quarantined.push((record.group, number));
     }
     Ok(findings)
 }
 
 async fn dead_letters(sim: &mut Sim, topic: &TopicName) -> Checked<Vec<usize>> {
-    let unexpected = |error: pop_broker::BrokerError| {
-        Violation::new("nothing fails without a fault", error.to_string())
-    };
     if sim.world.broker.topic(topic).map_err(unexpected)?.is_none() {
         return Ok(Vec::new());
     }
-    let reader = world::group("reader");
+    let reader = world::group(READER);
     let hidden = std::time::Duration::from_millis(READING_MS);
     let mut numbers = Vec::new();
     let mut places = BTreeSet::new();
@@ -207,4 +201,8 @@ async fn dead_letters(sim: &mut Sim, topic: &TopicName) -> Checked<Vec<usize>> {
             acked.map_err(unexpected)?;
         }
     }
+}
+
+fn unexpected(error: pop_broker::BrokerError) -> Violation {
+    Violation::new("nothing fails without a fault", error.to_string())
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use pop_model::{
     Checkpoint, Holder, LeaseKey, LeaseTime, LogKey, LogQueue, Offset, QuarantineKey,
     QuarantineRecord, RetryEntry, RetryKey, StoredKey, StoredValue, SubscriptionEpoch,
+    SubscriptionQueue,
 };
 
 use super::{LEASE, LOG, QUARANTINE, RETRY, value::corrupt};
@@ -108,6 +109,28 @@ pub(super) async fn references(
         .await?;
     let found = found.into_iter();
     Ok(found.map(|(_, offset, holder)| (offset, holder)).collect())
+}
+
+/// The deliveries of a queue that are in quarantine.
+pub(super) async fn deliveries(store: &dyn Store, of: SubscriptionQueue) -> Result<Vec<Offset>> {
+    let (start, end) = QuarantineKey::range();
+    let mut found = Vec::new();
+    let visit = |entries: Vec<crate::Entry>| {
+        for entry in entries {
+            let record = QuarantineRecord::decode(entry.value);
+            let record = record.map_err(|error| corrupt(store, QUARANTINE, &entry.key, error))?;
+            let key = match record.keyspace == LEASE.name() {
+                true => LeaseKey::decode(record.key).ok(),
+                false => None,
+            };
+            found.extend(key.filter(|key| key.queue == of).map(|key| key.offset));
+        }
+        Ok::<_, crate::Error>(true)
+    };
+    store
+        .for_each_page(QUARANTINE, Scan::range(start, end), visit)
+        .await?;
+    Ok(found)
 }
 
 /// What a record refers to, where it can be read. A lease on a retry entry does not: the

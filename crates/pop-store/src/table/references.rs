@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use pop_model::{
     Checkpoint, Holder, LeaseKey, Mutant, Offset, QueueId, RetryEntry, RetryKey, StoredKey,
     StoredValue, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord,
@@ -17,6 +18,9 @@ use pop_model::{
 
 use super::{LEASE, RETRY, progress, quarantine, value::corrupt};
 use crate::{Error, Result, Scan, Store, StoreExt};
+
+/// How many retry entries are read together.
+const ENTRIES_AT_ONCE: usize = 1_000;
 
 /// A group that consumes a queue.
 #[derive(Clone, Copy, Debug)]
@@ -64,13 +68,16 @@ impl References {
                 queue: QueueId::RETRY,
                 ..subscriber.queue
             };
-            // Below it no entry is left, and what is deleted is not walked.
+            // Below it only those entries are left whose delivery is stored, and what is
+            // deleted is not walked.
             let committed = progress::committed(store.as_ref(), retry_queue).await?;
-            groups.push(Group {
+            let mut group = Group {
                 subscriber,
                 retries: BTreeMap::new(),
                 next_sequence: committed.get(),
-            });
+            };
+            group.passed(store.as_ref(), retry_queue, below).await?;
+            groups.push(group);
         }
         Ok(Self {
             store,
@@ -181,26 +188,77 @@ impl Group {
         store.for_each_page(LEASE, scan, visit).await
     }
 
+    /// Notes the retry entries that the committed offset of their queue has passed: a
+    /// delivery of each is stored, or in quarantine.
+    async fn passed(
+        &mut self,
+        store: &dyn Store,
+        retry_queue: SubscriptionQueue,
+        below: Offset,
+    ) -> Result<()> {
+        let mut sequences = BTreeSet::new();
+        // Before and after the rows: what is put away meanwhile, or put back to work.
+        sequences.extend(quarantine::deliveries(store, retry_queue).await?);
+        let key = |offset| LeaseKey {
+            queue: retry_queue,
+            offset,
+        };
+        let end = key(Offset::new(self.next_sequence)).encode();
+        let scan = Scan::range(key(Offset::ZERO).encode(), end);
+        let visit = |entries: Vec<crate::Entry>| {
+            for entry in entries {
+                let at = LeaseKey::decode(entry.key.clone());
+                let at = at.map_err(|error| corrupt(store, LEASE, &entry.key, error))?;
+                sequences.insert(at.offset);
+            }
+            Ok::<_, Error>(true)
+        };
+        store.for_each_page(LEASE, scan, visit).await?;
+        sequences.extend(quarantine::deliveries(store, retry_queue).await?);
+        let sequences: Vec<Offset> = sequences.into_iter().collect();
+        for some in sequences.chunks(ENTRIES_AT_ONCE) {
+            let key = |sequence: &Offset| RetryKey {
+                group: retry_queue.group,
+                topic: retry_queue.topic,
+                sequence: sequence.get(),
+            };
+            let keys: Vec<_> = some.iter().map(|it| key(it).encode()).collect();
+            let rows = store.multi_get(RETRY, &keys).await?;
+            // What is gone was settled, or is a later entry.
+            for (sequence, row) in some.iter().zip(rows) {
+                if let Some(row) = row {
+                    self.found(sequence.get(), row, below);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a retry entry, if it refers to a message that is looked for.
+    fn found(&mut self, sequence: u64, row: Bytes, below: Offset) {
+        let queue = self.subscriber.queue;
+        match RetryEntry::decode(row) {
+            Ok(entry) if entry.source == queue.log_queue() && entry.offset < below => {
+                self.retries.insert(entry.offset, sequence);
+            }
+            Ok(_) => {}
+            // Nobody can say what it refers to; it goes to quarantine when taken.
+            Err(error) => {
+                tracing::error!(%queue, sequence, %error, "nothing is kept for a retry entry that can't be read");
+            }
+        }
+    }
+
     /// Notes the retry entries that came since the last look.
     async fn follow_retries(&mut self, store: &dyn Store, below: Offset) -> Result<()> {
         let queue = self.subscriber.queue;
-        let source = queue.log_queue();
         let (start, end) = RetryKey::range_from(queue.group, queue.topic, self.next_sequence);
         let visit = |entries: Vec<crate::Entry>| {
             for entry in entries {
                 let key = RetryKey::decode(entry.key.clone());
                 let key = key.map_err(|error| corrupt(store, RETRY, &entry.key, error))?;
                 self.next_sequence = key.sequence.saturating_add(1);
-                match RetryEntry::decode(entry.value) {
-                    Ok(entry) if entry.source == source && entry.offset < below => {
-                        self.retries.insert(entry.offset, key.sequence);
-                    }
-                    Ok(_) => {}
-                    // Nobody can say what it refers to; it goes to quarantine when taken.
-                    Err(error) => {
-                        tracing::error!(%queue, sequence = key.sequence, %error, "nothing is kept for a retry entry that can't be read");
-                    }
-                }
+                self.found(key.sequence, entry.value, below);
             }
             Ok::<_, Error>(true)
         };

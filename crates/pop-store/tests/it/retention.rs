@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use bytes::Bytes;
 use pop_model::{
     BodyChunkKey, Checkpoint, GroupId, LeaseKey, LogBounds, LogKey, LogQueue, Message, MessageBody,
-    QuarantineRecord, QueueId, Retained, RetainedKey, RetryEntry, RetryKey, StoredKey, StoredValue,
-    SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord, TopicId, WallTime,
+    Progress, QuarantineRecord, QueueId, Retained, RetainedKey, RetryEntry, RetryKey, StoredKey,
+    StoredValue, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord, TopicId, WallTime,
 };
 use pop_store::{
     Durability, ErrorKind, MemStore, Scan, Store, StoreExt, WriteBatch,
     table::{
         BODY, KEYSPACES, LEASE, LOG, MessageLog, RETAINED, RETRY, StoreLog, Subscriber, Swept,
-        lease, quarantine, retry,
+        lease, progress, quarantine, retry,
     },
     testkit::{Call, Effect, Fault, FaultStore, Faults},
 };
@@ -424,6 +424,43 @@ async fn what_is_in_quarantine_keeps_its_message() {
     }
     retain_and_sweep(&log).await.unwrap();
     assert_eq!(retained(&store).await, [0, 1, 3, 6, 7]);
+}
+
+/// The retry queue has gone on behind the entry of a delivery that is stored: the entry is
+/// there until that delivery ends.
+#[tokio::test]
+async fn an_entry_that_its_queue_has_passed_keeps_its_message() {
+    let (store, log) = world().await;
+    let retry_queue = SubscriptionQueue {
+        queue: QueueId::RETRY,
+        ..subscription(RETRYING)
+    };
+    let delivery = samples::checkpoint(retry_queue, 2, SubscriptionEpoch::default());
+    let away = samples::checkpoint(retry_queue, 3, SubscriptionEpoch::default());
+    let mut batch = WriteBatch::new();
+    lease::store(&mut batch, &delivery);
+    lease::store(&mut batch, &away);
+    let passed = Progress {
+        committed: at(5),
+        epoch: SubscriptionEpoch::default(),
+    };
+    progress::put(&mut batch, retry_queue, &passed);
+    store.write(batch, Durability::Buffered).await.unwrap();
+    let mut batch = WriteBatch::new();
+    let record = QuarantineRecord {
+        reason: "a test".into(),
+        keyspace: LEASE.name().into(),
+        key: away.lease_key(),
+        value: away.encode(),
+        at: WallTime::default(),
+        group: None,
+    };
+    quarantine::put_away(&mut batch, 1, LEASE, record);
+    store.write(batch, Durability::Buffered).await.unwrap();
+    retain_and_sweep(&log).await.unwrap();
+    // Mutant: entries are looked for above the committed offset of their queue alone. Then
+    // 4 and 6 end although one is out and the other one in quarantine.
+    assert_eq!(retained(&store).await, [0, 1, 2, 3, 4, 6, 7]);
 }
 
 #[tokio::test]

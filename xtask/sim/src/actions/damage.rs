@@ -1,8 +1,9 @@
-//! A disk that returns other bytes than were written.
+//! A disk that returns other bytes than were written, and what an operator does about it.
 
 use pop_store::testkit::Random;
 
-use crate::{sim::Sim, violation::Checked, world::Origin};
+use super::settle;
+use crate::{op::Op, sim::Sim, violation::Checked, world::Origin};
 
 /// The most messages of a run that are damaged.
 const DAMAGED_MAX: usize = 5;
@@ -16,7 +17,10 @@ pub(super) async fn damage_a_message(sim: &mut Sim, random: &mut Random) -> Chec
     // One of the latest, which is not done yet.
     let messages = sim.model.messages.iter().enumerate().rev().take(20);
     let candidates: Vec<(usize, Origin)> = messages
-        .filter(|(_, sent)| !sent.is_damaged && !sent.is_doubtful)
+        .filter(|(number, sent)| {
+            let is_whole = !sent.is_damaged && !sent.was_repaired;
+            is_whole && !sent.is_doubtful && sim.model.is_of_this_topic(*number)
+        })
         .filter_map(|(number, sent)| {
             let (queue, offset) = sent.place?;
             let topic = sent.content.topic;
@@ -24,6 +28,7 @@ pub(super) async fn damage_a_message(sim: &mut Sim, random: &mut Random) -> Chec
                 number,
                 Origin {
                     topic,
+                    life: sent.life,
                     queue,
                     offset,
                 },
@@ -34,8 +39,43 @@ pub(super) async fn damage_a_message(sim: &mut Sim, random: &mut Random) -> Chec
         return Ok(());
     }
     let (number, at) = candidates[random.index(candidates.len())];
-    sim.note(format_args!("m{number} is damaged"));
-    sim.world.damage(at).await?;
-    sim.model.damaged(number);
+    if sim.world.damage(at).await? {
+        sim.note(format_args!("m{number} is damaged"));
+        sim.model.damaged(number);
+    }
     Ok(())
+}
+
+/// Takes up a record in quarantine: most often its message is made readable first, and it
+/// is put back to work; or it is given up.
+pub(super) async fn take_up_a_record(sim: &mut Sim, random: &mut Random) -> Checked {
+    // While the store has trouble it can't be listed.
+    let Ok(records) = sim.world.put_away().await? else {
+        return Ok(());
+    };
+    let known = records.iter().filter_map(|it| Some((it, it.origin?)));
+    let known: Vec<_> = known.collect();
+    if known.is_empty() {
+        return Ok(());
+    }
+    let (record, origin) = known[random.index(known.len())];
+    let message = sim.message_at(origin)?;
+    if random.chance(3, 4)
+        && sim.model.messages[message].is_damaged
+        && sim.world.repair(origin).await?
+    {
+        sim.note(format_args!("m{message} is what it was"));
+        sim.model.repaired(message);
+    }
+    if record.group.is_some() && !sim.model.is_clear(message) {
+        return Ok(());
+    }
+    let mut ops = vec![Op::Quarantined {
+        place: record.place,
+        group: record.group,
+        message,
+        is_dropped: random.chance(1, 5),
+    }];
+    ops.extend(settle::others(sim, random));
+    sim.perform(ops).await.map(drop)
 }

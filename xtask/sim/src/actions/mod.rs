@@ -2,6 +2,7 @@
 
 mod consume;
 mod damage;
+mod delete;
 mod operate;
 mod power;
 mod produce;
@@ -51,6 +52,10 @@ actions! {
     "wait for a message", 4, consume::wait_for_a_message;
     "repeat a receive", 3, consume::repeat_a_receive;
     "set where a group goes on", 1, operate::reset;
+    "end what is old", 4, operate::end_the_old;
+    "set how long messages are kept", 1, operate::keep_messages;
+    "delete a topic", 1, delete::delete_a_topic;
+    "delete a group", 1, delete::delete_a_group;
     "acknowledge", 18, settle::acknowledge;
     "acknowledge late", 3, settle::acknowledge_late;
     "acknowledge what may be over", 5, settle::acknowledge_any;
@@ -65,6 +70,7 @@ actions! {
     "crash", 1, power::crash;
     "subscribe, and the power goes", 1, power::subscribe_and_crash;
     "damage a message", 1, damage::damage_a_message;
+    "take up a record in quarantine", 2, damage::take_up_a_record;
 }
 
 /// The action of this name.

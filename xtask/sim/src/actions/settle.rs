@@ -20,6 +20,24 @@ fn pick_any(sim: &Sim, random: &mut Random) -> Option<usize> {
     (count > 0).then(|| oldest + random.index(count - oldest))
 }
 
+/// Up to four calls of clients that go on meanwhile.
+pub(super) fn others(sim: &mut Sim, random: &mut Random) -> Vec<Op> {
+    let mut out = sim.model.out();
+    let mut ops = Vec::new();
+    for _ in 0..random.index(5) {
+        match random.below(4) {
+            0 => ops.push(produce::any_send(sim, random)),
+            1 => ops.push(consume::any_receive(sim, random)),
+            _ if out.is_empty() => {}
+            _ => {
+                let (delivery, _) = out.swap_remove(random.index(out.len()));
+                ops.push(ack(delivery, random));
+            }
+        }
+    }
+    ops
+}
+
 fn ack(delivery: usize, random: &mut Random) -> Op {
     Op::Ack {
         delivery,

@@ -38,5 +38,6 @@ pub(super) async fn shift_the_wall_clock(sim: &mut Sim, random: &mut Random) -> 
     let shift = i64::try_from(random.below(2 * 3 * 24 * 60 * 60 * 1_000)).unwrap_or(0) - THREE_DAYS;
     sim.note(format_args!("the wall clock is set by {shift} ms"));
     sim.world.shift_wall(shift);
+    sim.read_the_clocks();
     Ok(())
 }

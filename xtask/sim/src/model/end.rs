@@ -8,10 +8,17 @@ use crate::violation::{Checked, Violation};
 pub struct Findings {
     /// Group and message of each dead letter.
     pub dead_letters: Vec<(usize, usize)>,
-    /// The message of each record in quarantine.
-    pub quarantined: Vec<usize>,
+    /// Group and message of each record in quarantine; a group that is deleted is not named.
+    pub quarantined: Vec<(Option<usize>, usize)>,
     /// How many records don't say which message they are about.
     pub of_unknown: usize,
+}
+
+impl Findings {
+    fn records(&self, group: Option<usize>, message: usize) -> usize {
+        let records = self.quarantined.iter();
+        records.filter(|it| **it == (group, message)).count()
+    }
 }
 
 /// How a message can have ended, once whatever was out is over.
@@ -21,6 +28,8 @@ enum End {
     Gone,
     /// It is in the dead-letter topic.
     DeadLetter,
+    /// It is in quarantine.
+    PutAway,
 }
 
 impl End {
@@ -28,6 +37,7 @@ impl End {
         match state {
             State::Absent | State::Before | State::Unwanted | State::Done => Some(Self::Gone),
             State::Dead => Some(Self::DeadLetter),
+            State::PutAway(_) => Some(Self::PutAway),
             State::Leased(lease) if lease.next(attempts_max) == State::Dead => {
                 Some(Self::DeadLetter)
             }
@@ -52,6 +62,9 @@ impl Model {
     /// is tried again and again until it is put away.
     pub fn is_being_exhausted(&self) -> bool {
         self.open_tracks().any(|(group, message)| {
+            if self.may_be_either(group, message) {
+                return true;
+            }
             let attempts_max = self.cast.groups[group].attempts_max;
             let is_last = |state: State| match state {
                 State::Leased(lease) => lease.next(attempts_max) == State::Dead,
@@ -118,27 +131,42 @@ impl Model {
                 if sent.is_damaged {
                     let is_open = |it| matches!(it, State::Ready { .. } | State::Leased(_));
                     // What would have died is in one place or in the other.
-                    let is_put_away =
-                        letters == 0 && track.surely(|it| is_open(it) || it == State::Dead);
+                    let is_put_away = letters == 0
+                        && !sent.age.letters_may_have_ended
+                        && track.surely(|it| is_open(it) || it == State::Dead);
                     put_away_surely += usize::from(is_put_away);
                     put_away_maybe +=
                         usize::from(track.maybe(|it| {
                             is_open(it) || matches!(it, State::Unwanted | State::Dead)
                         }));
-                } else if letters == 0 && !may_end(End::Gone) {
+                } else if sent.was_repaired && !sent.may_be_put_away_again {
+                    let records = findings.records(Some(group), message);
+                    if records > 0 && !may_end(End::PutAway) {
+                        return told("is in quarantine");
+                    }
+                    let may_be_nowhere = may_end(End::Gone) || sent.age.letters_may_have_ended;
+                    if records + letters + findings.of_unknown == 0 && !may_be_nowhere {
+                        return told("is nowhere");
+                    }
+                } else if sent.was_repaired {
+                    // Nobody can say how often it was put away.
+                } else if letters == 0 && !sent.age.letters_may_have_ended && !may_end(End::Gone) {
                     return told("is not in the dead-letter topic");
                 }
             }
+            if sent.was_repaired {
+                continue;
+            }
             let records = findings.quarantined.iter();
-            let records = records.filter(|of| **of == message).count();
+            let records = records.filter(|(_, of)| *of == message).count();
             let most = records + findings.of_unknown;
-            // A reset lets a damaged message be met again.
-            let put_away_maybe = if sent.was_reset {
+            // A damaged message is met again.
+            let put_away_maybe = if sent.may_be_put_away_again {
                 usize::MAX
             } else {
                 put_away_maybe
             };
-            if records > put_away_maybe || most < put_away_surely {
+            if records > put_away_maybe || most < put_away_surely && !sent.was_dropped {
                 let what = format!(
                     "{} is {records} times in quarantine and should be {put_away_surely} to {put_away_maybe} times",
                     sent.content.id()

@@ -28,7 +28,7 @@ impl Model {
             let Some(after) = self.after_reset(group, message, to) else {
                 continue;
             };
-            self.messages[message].was_reset = true;
+            self.messages[message].may_be_put_away_again = true;
             let track = &mut self.tracks[group][message];
             let died = track.died();
             let before = track.states().iter();

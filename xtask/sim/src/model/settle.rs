@@ -12,6 +12,7 @@ impl Model {
     pub fn acked(&mut self, delivery: Delivery, told: Told, at: Window) -> Checked {
         let attempts_max = self.attempts_max_of(delivery);
         let is_fifo = self.cast.groups[self.deliveries[delivery].group].is_fifo;
+        let is_ordered = is_fifo && self.is_of_this_life(delivery);
         let may_be_told_again = self.may_be_told_again(delivery);
         self.settled(
             delivery,
@@ -22,7 +23,7 @@ impl Model {
                 let again = state == State::Done && may_be_told_again;
                 // In order, a message is delivered again in place: after a crash nobody knows
                 // any more which of its deliveries was the last.
-                let forgotten = is_fifo && matches!(state, State::Ready { .. });
+                let forgotten = is_ordered && matches!(state, State::Ready { .. });
                 (again || forgotten || state.accepts(delivery)).then_some(State::Done)
             },
             |state| state.ack_refused(delivery, at.answered, attempts_max),
@@ -70,7 +71,7 @@ impl Model {
         let of = &self.deliveries[delivery];
         let later = self.deliveries.iter().skip(delivery + 1);
         let mut same = later.filter(|it| (it.group, it.message) == (of.group, of.message));
-        same.next().is_none()
+        self.is_of_this_life(delivery) && same.next().is_none()
     }
 
     fn attempts_max_of(&self, delivery: Delivery) -> u32 {
@@ -95,7 +96,7 @@ impl Model {
         let allowed = match told {
             Told::Ok => track.observe(at.time, becomes),
             Told::Over => track.observe(at.time, refused),
-            Told::Refused => true,
+            Told::Refused | Told::Gone => true,
             Told::Doubt => {
                 let maybe: Vec<State> = before.iter().filter_map(|it| becomes(*it)).collect();
                 track.may_be(maybe);

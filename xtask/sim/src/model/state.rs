@@ -1,5 +1,7 @@
 //! What one message can be for one group, and what may be seen of it then.
 
+use super::Redriven;
+
 /// Milliseconds, of lease time or of the simulator's own.
 pub type Millis = u64;
 /// The number of a delivery that a client was handed, in the order of the run.
@@ -27,6 +29,8 @@ pub enum State {
     Done,
     /// In the group's dead-letter topic.
     Dead,
+    /// In quarantine for the group.
+    PutAway(Redriven),
 }
 
 /// A delivery that is out.

@@ -1,9 +1,11 @@
 //! A broker and everything around it that a run moves: its store, its power, its clocks.
 
 mod life;
+mod names;
 mod records;
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -11,13 +13,9 @@ use std::{
     time::Duration,
 };
 
-use pop_broker::{
-    Broker, BrokerError, BrokerOptions, GroupSpec, Health, OpenStore, QueueProgress, TopicSpec,
-};
-use pop_model::{
-    Backoff, Clock, GroupName, LeaseTime, ManualClock, Namespace, RetryPolicy, StartPosition,
-    TopicId, TopicName, WallTime, resumed_lease_time,
-};
+use bytes::Bytes;
+use pop_broker::{Broker, BrokerError, BrokerOptions, Health, OpenStore, QueueProgress};
+use pop_model::{Clock, GroupId, LeaseTime, ManualClock, TopicId, WallTime, resumed_lease_time};
 use pop_store::{
     MemStore,
     table::{KEYSPACES, meta},
@@ -31,7 +29,8 @@ use crate::{
 };
 use life::Life;
 pub use life::SYNC_EVERY;
-pub use records::Origin;
+pub use names::{group, topic};
+pub use records::{Origin, PutAway};
 
 /// The longest a store call may take before the store counts as failed.
 pub const STORE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -47,16 +46,6 @@ const STARTS_MAX: u32 = 50;
 /// past is one.
 const WALL_AT_FIRST: i64 = 1_000_000_000;
 
-/// The name of a topic.
-pub fn topic(name: &str) -> TopicName {
-    TopicName::user(&Namespace::default(), name).expect("the names of a cast are names")
-}
-
-/// The name of a group.
-pub fn group(name: &str) -> GroupName {
-    GroupName::user(&Namespace::default(), name).expect("the names of a cast are names")
-}
-
 /// A broker and everything around it.
 #[derive(Debug)]
 pub struct World {
@@ -67,7 +56,11 @@ pub struct World {
     clock: ManualClock,
     life: Arc<Life>,
     options: BrokerOptions,
-    topics: Vec<TopicId>,
+    // By their place in the cast: every topic and group of the name that ever was.
+    topics: Vec<Vec<TopicId>>,
+    groups: Vec<Vec<GroupId>>,
+    // What damaged rows were before.
+    damaged: HashMap<Bytes, Bytes>,
     // Opens of the lives before this one.
     opens_before: u64,
 }
@@ -92,8 +85,11 @@ impl World {
         options.cache.leases_max = tuning.leases_max;
         options.cache.idle_after = Duration::from_millis(tuning.idle_after_ms);
         options.cache.in_flight_per_group_max = tuning.in_flight_max;
+        options.retention = tuning.keep_ms.map(Duration::from_millis);
         options.cache.failures_max = tuning.revives_max;
         options.reviver.failures_max = tuning.revives_max;
+        options.catalog.auto_create_topics = false;
+        options.catalog.auto_create_groups = false;
         let faults = Faults::none();
         let wall = WallTime::from_unix_millis(WALL_AT_FIRST);
         let content = MemStore::new(&KEYSPACES);
@@ -106,38 +102,15 @@ impl World {
             clock,
             life,
             options,
-            topics: Vec::new(),
+            topics: vec![Vec::new(); cast.topics.len()],
+            groups: vec![Vec::new(); cast.groups.len()],
+            damaged: HashMap::new(),
             opens_before: 0,
         };
         world.populate(cast).await?;
+        // What is trusted from here on is durable.
+        world.broker.confirm_clock().await.map_err(unexpected)?;
         Ok(world)
-    }
-
-    async fn populate(&mut self, cast: &Cast) -> Checked {
-        for each in &cast.topics {
-            let spec = TopicSpec {
-                name: topic(each.name),
-                queues: each.queues,
-            };
-            let made = self.broker.create_topic(spec).await.map_err(unexpected)?;
-            self.topics.push(made.record().id);
-        }
-        for each in &cast.groups {
-            let backoff = Backoff::Customized(vec![Duration::from_secs(1)]);
-            let spec = GroupSpec {
-                name: group(each.name),
-                fifo: each.is_fifo,
-                policy: RetryPolicy::new(each.attempts_max, backoff)
-                    .expect("a cast has good policies"),
-                start: if each.starts_at_the_end {
-                    StartPosition::Latest
-                } else {
-                    StartPosition::Earliest
-                },
-            };
-            self.broker.create_group(spec).await.map_err(unexpected)?;
-        }
-        Ok(())
     }
 
     /// Lease time now.
@@ -153,6 +126,16 @@ impl World {
     /// Moves both clocks.
     pub fn advance(&self, millis: Millis) {
         self.clock.advance(Duration::from_millis(millis));
+    }
+
+    /// Wall time now.
+    pub fn wall(&self) -> i64 {
+        self.clock.wall().as_unix_millis()
+    }
+
+    /// How long messages are kept from the next start on.
+    pub fn keep(&mut self, keep: Option<Millis>) {
+        self.options.retention = keep.map(Duration::from_millis);
     }
 
     /// Sets the wall clock this much forward or back; lease time does not follow.

@@ -1,7 +1,7 @@
 //! Past the broker: rows that a run damages, and what its quarantine says of them.
 
 use bytes::Bytes;
-use pop_broker::Broker;
+use pop_broker::BrokerError;
 use pop_model::{
     LeaseKey, LogKey, LogQueue, Offset, QuarantineRecord, QueueId, RetryEntry, RetryKey, StoredKey,
     StoredValue,
@@ -19,39 +19,110 @@ use crate::violation::{Checked, Violation};
 pub struct Origin {
     /// The topic's place in the cast.
     pub topic: usize,
+    /// How often the topic had been deleted.
+    pub life: usize,
     /// The queue.
     pub queue: u32,
     /// The offset.
     pub offset: u64,
 }
 
+/// A record in quarantine.
+#[derive(Clone, Copy, Debug)]
+pub struct PutAway {
+    /// Its place there.
+    pub place: u64,
+    /// The group that it is of, unless that is deleted.
+    pub group: Option<usize>,
+    /// Where it came from; `None` for a delivery of a retry entry that is gone, which its
+    /// record does not say.
+    pub origin: Option<Origin>,
+}
+
+/// What a damaged row reads.
+const DAMAGED: &[u8] = b"damaged";
 /// The most records of one listing.
 const LISTED_MAX: usize = 1_000;
 
 impl World {
-    /// Makes the row of a message unreadable, for good.
-    pub async fn damage(&self, at: Origin) -> Checked {
-        let key = LogKey {
-            queue: LogQueue {
-                topic: self.topics[at.topic],
-                queue: QueueId::new(at.queue),
-            },
-            offset: Offset::new(at.offset),
+    /// Makes the row of a message unreadable. Returns whether it is there still.
+    pub async fn damage(&mut self, at: Origin) -> Checked<bool> {
+        let key = self.log_key(at);
+        let Some(row) = self.row(&key).await? else {
+            return Ok(false);
         };
+        self.put_row(&key, Bytes::from_static(DAMAGED)).await?;
+        self.damaged.insert(key, row);
+        Ok(true)
+    }
+
+    /// Makes the row of a message what it was. Returns whether it is there still.
+    pub async fn repair(&mut self, at: Origin) -> Checked<bool> {
+        let key = self.log_key(at);
+        if self.row(&key).await?.as_deref() != Some(DAMAGED) {
+            return Ok(false);
+        }
+        let Some(row) = self.damaged.remove(&key) else {
+            return Ok(false);
+        };
+        self.put_row(&key, row).await?;
+        Ok(true)
+    }
+
+    fn log_key(&self, at: Origin) -> Bytes {
+        let queue = LogQueue {
+            topic: self.topics[at.topic][at.life],
+            queue: QueueId::new(at.queue),
+        };
+        let offset = Offset::new(at.offset);
+        LogKey { queue, offset }.encode()
+    }
+
+    async fn row(&self, key: &Bytes) -> Checked<Option<Bytes>> {
+        let row = self.life.rows().get(LOG, key).await;
+        row.map_err(|error| unexpected(error.into()))
+    }
+
+    async fn put_row(&self, key: &Bytes, row: Bytes) -> Checked {
         let mut batch = WriteBatch::new();
-        batch.put(LOG, key.encode(), Bytes::from_static(b"damaged"));
+        batch.put(LOG, key.clone(), row);
         let written = self.life.rows().write(batch, Durability::Synced).await;
         written.map_err(|error| unexpected(error.into()))
     }
 
-    /// Where each record in quarantine came from; `None` for a delivery of a retry entry
-    /// that is gone, which its record does not say.
-    pub async fn quarantined(&self) -> Checked<Vec<Option<Origin>>> {
-        let mut origins = Vec::new();
-        for record in quarantined(&self.broker).await? {
-            origins.push(self.origin(&record).await?);
+    /// The records in quarantine.
+    ///
+    /// # Errors
+    ///
+    /// If one is there that nobody damaged.
+    pub async fn put_away(&self) -> Checked<Result<Vec<PutAway>, BrokerError>> {
+        let listed = match self.broker.quarantined(0, LISTED_MAX).await {
+            Ok(listed) => listed,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut all = Vec::new();
+        for (place, record) in listed {
+            all.push(PutAway {
+                place,
+                group: self.group_of_record(&record),
+                origin: self.origin(&record).await?,
+            });
         }
-        Ok(origins)
+        Ok(Ok(all))
+    }
+
+    /// The group that a record is of, unless it is deleted.
+    fn group_of_record(&self, record: &QuarantineRecord) -> Option<usize> {
+        let key = record.key.clone();
+        let id = if record.keyspace == LEASE.name() {
+            LeaseKey::decode(key).ok().map(|key| key.queue.group)
+        } else if record.keyspace == RETRY.name() {
+            RetryKey::decode(key).ok().map(|key| key.group)
+        } else {
+            record.group
+        };
+        let (group, life) = self.group_of(id?)?;
+        (life + 1 == self.groups[group].len()).then_some(group)
     }
 
     async fn origin(&self, record: &QuarantineRecord) -> Checked<Option<Origin>> {
@@ -76,9 +147,10 @@ impl World {
             None
         };
         let place = place.and_then(|(queue, offset)| {
-            let topic = self.topics.iter().position(|topic| *topic == queue.topic)?;
+            let (topic, life) = self.topic_of(queue.topic)?;
             Some(Origin {
                 topic,
+                life,
                 queue: queue.queue.get(),
                 offset: offset.get(),
             })
@@ -101,10 +173,4 @@ impl World {
         let entry = RetryEntry::decode(row.ok()??).ok()?;
         Some((entry.source, entry.offset))
     }
-}
-
-async fn quarantined(broker: &Broker) -> Checked<Vec<QuarantineRecord>> {
-    let listed = broker.quarantined(0, LISTED_MAX).await;
-    let listed = listed.map_err(unexpected)?;
-    Ok(listed.into_iter().map(|(_, record)| record).collect())
 }

@@ -1,0 +1,93 @@
+//! Messages that arrived with an answer.
+
+use super::{Answer, Op};
+use crate::{
+    message::Content,
+    model::{Arrived, Millis, Model, Window},
+    violation::{Checked, Violation},
+};
+
+/// A message that arrived.
+#[derive(Debug)]
+pub struct Arrival<'a> {
+    group: usize,
+    topic: usize,
+    invisible_ms: Millis,
+    receive: u64,
+    /// What arrived.
+    pub delivery: &'a pop_broker::Delivery,
+    at: Window,
+}
+
+/// The messages that arrived with this answer.
+pub fn arrivals<'a>(op: &Op, answer: &'a Answer, at: Window) -> Vec<Arrival<'a>> {
+    match (op, answer) {
+        (
+            Op::Receive {
+                group,
+                topic,
+                invisible_ms,
+                number,
+                ..
+            },
+            Answer::Received(Some(Ok(deliveries))),
+        ) => {
+            let arrival = |delivery| Arrival {
+                group: *group,
+                topic: *topic,
+                invisible_ms: *invisible_ms,
+                receive: *number,
+                delivery,
+                at,
+            };
+            deliveries.iter().map(arrival).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Arrival<'_> {
+    /// Tells the model of it. Returns whether it is a new delivery.
+    ///
+    /// # Errors
+    ///
+    /// If the promises don't allow it.
+    pub fn note(&self, model: &mut Model) -> Checked<bool> {
+        let delivery = self.delivery;
+        let number = Content::number_of(&delivery.message.message_id)
+            .filter(|number| *number < model.messages.len());
+        let Some(number) = number else {
+            let what = format!("{} was never sent", delivery.message.message_id);
+            return Err(Violation::new("what is sent arrives", what));
+        };
+        let content = &model.messages[number].content;
+        if content.topic != self.topic {
+            let what = format!("{} came from another topic", content.id());
+            return Err(Violation::new("what is sent arrives", what));
+        }
+        content.check(delivery)?;
+        let attempt = delivery.delivery_attempt;
+        let handle = delivery.handle.to_string();
+        let arrived = Arrived {
+            group: self.group,
+            message: number,
+            attempt,
+            invisible_ms: self.invisible_ms,
+            receive: self.receive,
+            place: (delivery.source.queue.get(), delivery.offset.get()),
+        };
+        model.delivered(arrived, handle, self.at)
+    }
+
+    /// Holds its place in its message group against the others.
+    ///
+    /// # Errors
+    ///
+    /// If it came out of order (P7).
+    pub fn check_order(&self, model: &Model, now: Millis) -> Checked {
+        match Content::number_of(&self.delivery.message.message_id) {
+            Some(number) => model.check_order(self.group, number, self.receive, self.at, now),
+            None => Ok(()),
+        }
+    }
+}
