@@ -16,6 +16,7 @@ mod full;
 mod group;
 mod hand_out;
 mod options;
+mod repeat;
 mod reset;
 mod run;
 mod settle;
@@ -31,6 +32,7 @@ pub use queue::{
     Ack, Change, Counts, GiveBack, Granted, Keep, LeaseQueue, Reservation, Restored, Run,
     SettlePlan, StagedLease, Terms, Why,
 };
+pub use repeat::Reread;
 pub use sink::{Failure, RetrySink, Revival, RevivalKind, SinkError, decide};
 
 #[cfg(test)]

@@ -330,6 +330,13 @@ impl LeaseQueue {
         }
     }
 
+    fn retry_kind(&self) -> RetryKind {
+        match self.queue.is_retry() {
+            true => RetryKind::RetryV2,
+            false => RetryKind::Normal,
+        }
+    }
+
     /// Makes a lease of an offset, as part of `receive`.
     fn buffer(&mut self, offset: Offset, receive: ReceiveId) {
         self.pages.set_state(offset, SlotState::Buffered(receive));
@@ -421,11 +428,7 @@ impl LeaseQueue {
             attempt_id: self.receives.name_of(receive).map(Into::into),
             suspend: receive.suspend,
             auto_renew: receive.auto_renew,
-            retry_kind: if self.queue.is_retry() {
-                RetryKind::RetryV2
-            } else {
-                RetryKind::Normal
-            },
+            retry_kind: self.retry_kind(),
             message_group_hash: self
                 .groups
                 .as_ref()

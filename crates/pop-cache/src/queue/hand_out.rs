@@ -212,6 +212,39 @@ impl LeaseQueue {
         granted
     }
 
+    /// The rows of leases that begin in the store and not in memory. Their offsets stay
+    /// reserved until a plan settles them with the rows; refused, they never began.
+    pub fn lease_as_rows(
+        &mut self,
+        epoch: SubscriptionEpoch,
+        offsets: &[Offset],
+        terms: &Terms<'_>,
+    ) -> Vec<Checkpoint> {
+        let mut rows = Vec::with_capacity(offsets.len());
+        for offset in offsets {
+            if epoch != self.epoch || self.state(*offset) != Some(SlotState::Reserved) {
+                continue;
+            }
+            // Numbered at once, so that no earlier handle settles it any more.
+            let generation = self.pages.next_generation(*offset);
+            rows.push(Checkpoint {
+                identity: self.identity(*offset, generation),
+                popped_at: terms.now,
+                invisible_for: terms.invisible_for,
+                visible_at: terms.now.saturating_add(terms.invisible_for),
+                delivery_attempt: terms.attempt,
+                revive_failures: 0,
+                attempt_id: terms.attempt_id.map(Into::into),
+                suspend: false,
+                auto_renew: terms.auto_renew,
+                retry_kind: self.retry_kind(),
+                message_group_hash: None,
+                first_popped_at: terms.now,
+            });
+        }
+        rows
+    }
+
     pub(super) fn new_receive(
         &mut self,
         first: Offset,
