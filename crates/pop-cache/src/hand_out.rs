@@ -225,21 +225,6 @@ impl<K: RetrySink> Reserved<K> {
         Ok(self.cache.commit(&self.cached, self.epoch, ends).await?)
     }
 
-    /// The message groups of new offsets of an ordered queue, in order. Each waits for its
-    /// turn from here on.
-    pub fn admit(mut self, groups: impl IntoIterator<Item = (Offset, u64)>) {
-        let groups: Vec<_> = groups.into_iter().collect();
-        let offsets: Vec<Offset> = groups.iter().map(|(offset, _)| *offset).collect();
-        self.forget(&offsets);
-        let epoch = self.epoch;
-        let now = self.cache.inner.clock.lease();
-        self.cache.with(&self.cached, |leases| {
-            for (offset, group) in groups {
-                leases.admit(epoch, offset, group, now);
-            }
-        });
-    }
-
     pub(crate) fn forget(&mut self, offsets: &[Offset]) {
         if offsets.len() == self.offsets.len() {
             self.offsets.clear();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pop_cache::CacheError;
+use pop_cache::{CacheError, CachedQueue};
 use pop_model::{SubscriptionQueue, message_group_hash};
 use pop_store::table::{LogEntry, MessageLog};
 
@@ -36,6 +36,11 @@ impl Look<'_> {
                 continue;
             }
             drop(reserved);
+            if self.unpark(&cached).await? {
+                // Of a group that was passed, perhaps.
+                after = None;
+                continue;
+            }
             match self.admit(queue).await? {
                 0 => return Ok(()),
                 count => admitted += count,
@@ -49,6 +54,15 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// Brings messages back that were parked while their group was blocked, as many as fit.
+    /// Returns whether a group had some.
+    async fn unpark(&self, cached: &Arc<CachedQueue>) -> Result<bool, BrokerError> {
+        let Some(_turn) = cached.read_turn().await else {
+            return Ok(false);
+        };
+        Ok(self.core.cache.unpark(cached, self.room.messages).await?)
+    }
+
     /// Reads new messages of an ordered queue and learns which groups they belong to.
     /// Returns how many there were.
     pub(super) async fn admit(&mut self, queue: SubscriptionQueue) -> Result<usize, BrokerError> {
@@ -57,10 +71,6 @@ impl Look<'_> {
         let Some(_turn) = cached.read_turn().await else {
             return Ok(0);
         };
-        if cached.look(pop_cache::LeaseQueue::held) >= core.cache.options().held_max {
-            tracing::warn!(%queue, "an ordered queue has as many messages waiting as are allowed; no new ones are read");
-            return Ok(0);
-        }
         let bounds = core.log.bounds(queue.log_queue()).await?;
         let mut reserved = match core.cache.reserve(&cached, ADMIT_AT_ONCE, bounds) {
             Err(CacheError::Evicted(_)) => return Ok(1),
@@ -84,7 +94,7 @@ impl Look<'_> {
         self.pass_holes(queue, &mut reserved, &holes, bounds)
             .await?;
         let count = groups.len() + holes.len();
-        reserved.admit(groups);
+        reserved.admit(groups).await?;
         Ok(count)
     }
 }

@@ -115,35 +115,6 @@ impl LeaseQueue {
         }
     }
 
-    /// A reserved offset of an ordered queue turned out to belong to a message group: it
-    /// waits there for its turn, or goes on as its row says. `attempts_max` ends nothing
-    /// here; the sweep does.
-    pub fn admit(&mut self, epoch: SubscriptionEpoch, offset: Offset, group: u64, now: LeaseTime) {
-        if epoch != self.epoch || self.state(offset) != Some(SlotState::Reserved) {
-            return;
-        }
-        self.counts.reserved -= 1;
-        self.pages.set_state(offset, SlotState::Held);
-        let row = self.rows.get(&offset).cloned();
-        let attempt = row.as_ref().map_or(1, |row| row.delivery_attempt);
-        let attempt = if Mutant::FifoAttemptsForgotten.is_on() {
-            1
-        } else {
-            attempt
-        };
-        if let Some(groups) = &mut self.groups {
-            groups.admit(offset, group, attempt);
-        }
-        // A delivery that is out, also one whose time came while nobody looked: that it was
-        // one is counted when it is swept.
-        if let Some(row) = row.filter(|row| row.visible_at > LeaseTime::ZERO) {
-            if let Some(groups) = &mut self.groups {
-                groups.lease(offset);
-            }
-            self.go_on(offset, &row, now);
-        }
-    }
-
     /// Makes a lease of an offset as its row says, and as if it was delivered `at` then.
     pub(super) fn go_on(&mut self, offset: Offset, row: &Checkpoint, at: LeaseTime) {
         let terms = Terms {

@@ -22,6 +22,7 @@ impl LeaseQueue {
     pub fn is_still_to_be_read(&self, attempt_id: &str) -> bool {
         self.rows.iter().any(|(offset, row)| {
             *offset >= self.next
+                && !self.pages.is_unparked(*offset)
                 && row.attempt_id.as_deref() == Some(attempt_id)
                 && row.visible_at > LeaseTime::ZERO
         })
