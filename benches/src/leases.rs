@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use pop_cache::{
-    CacheOptions, Foundation, LeaseCache, LeaseQueue, Restored, RetrySink, Revival, Run, SinkError,
-    Terms,
+    CacheOptions, Foundation, LeaseCache, LeaseQueue, Restored, RestoredParked, RetrySink, Revival,
+    Run, SinkError, Terms,
 };
 use pop_model::{
     Checkpoint, DeliveryIdentity, Incarnation, LeaseTime, LogBounds, ManualClock, Offset,
@@ -40,6 +40,7 @@ pub fn queue() -> LeaseQueue {
         committed: Offset::ZERO,
         pages: Vec::new(),
         ordered: None,
+        parked: RestoredParked::default(),
         log_end: Offset::new(u64::MAX),
         found_end: Offset::new(u64::MAX),
     };
@@ -47,6 +48,7 @@ pub fn queue() -> LeaseQueue {
         incarnation: Incarnation::new(1),
         previous: None,
         stay: STAY,
+        held_max: usize::MAX,
     };
     LeaseQueue::restore(restored, run)
 }

@@ -20,6 +20,7 @@ use crate::{
     catalog::{Catalog, CatalogOptions},
     consumption::Consumptions,
     counters::Counters,
+    release::Releases,
     retention::Retention,
     revive::Redelivery,
 };
@@ -115,6 +116,8 @@ pub(crate) struct Core {
     pub(crate) handles: HandleKeyring,
     pub(crate) quarantine: Arc<QuarantineSequence>,
     pub(crate) retention: Retention,
+    /// Deliveries that reached nobody.
+    pub(crate) releases: Releases,
     pub(crate) options: BrokerOptions,
     /// Told of deletions, whose rest is to be swept.
     pub(crate) deleted: Notify,
@@ -194,6 +197,7 @@ impl Core {
                 handles: HandleKeyring::new(keys),
                 quarantine,
                 retention,
+                releases: Releases::default(),
                 options,
                 deleted: Notify::new(),
                 closing: CancellationToken::new(),

@@ -8,6 +8,7 @@ mod operate;
 mod progress;
 mod receive;
 mod redrive;
+mod release;
 mod send;
 mod settle;
 

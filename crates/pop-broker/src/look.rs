@@ -1,6 +1,7 @@
 //! One look: what is ready becomes leases, and is on its way to a consumer.
 
 mod ordered;
+mod repeat;
 mod retries;
 
 use std::sync::Arc;

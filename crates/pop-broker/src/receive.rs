@@ -125,9 +125,7 @@ impl Drop for Handout {
             .drain(..)
             .filter_map(|leased| leased.release)
             .collect();
-        let core = Arc::clone(&self.core);
-        let tasks = core.tasks.clone();
-        tasks.spawn(async move { core.release(identities).await });
+        self.core.release(identities);
     }
 }
 

@@ -184,7 +184,8 @@ impl Core {
         if epoch != found.epoch && !Mutant::ResetKeepsTheEpoch.is_on() {
             return Ok(gone(due, "its queue was reset", found.ends));
         }
-        let attempts = if due.suspend {
+        let is_uncounted = due.suspend || self.releases.contains(&due.identity);
+        let attempts = if is_uncounted {
             due.delivery_attempt.saturating_sub(1)
         } else {
             due.delivery_attempt

@@ -47,36 +47,6 @@ impl Core {
         Ok(self.handles.seal(&identity))
     }
 
-    /// Makes deliveries that reached nobody ready again, without counting an attempt.
-    pub(crate) async fn release(self: &Arc<Self>, identities: Vec<DeliveryIdentity>) {
-        for identity in identities {
-            if Mutant::ReleaseCountsAnAttempt.is_on() {
-                self.end_at_once(&identity).await;
-                continue;
-            }
-            match self.cache.give_back(&identity).await {
-                Ok(()) | Err(pop_cache::CacheError::Over) => {}
-                // Its deadline brings it back all the same.
-                Err(error) => {
-                    tracing::warn!(queue = %identity.queue, offset = identity.offset.get(), %error, "a delivery that reached nobody could not be released")
-                }
-            }
-        }
-    }
-
-    /// What the mutant does with a delivery that reached nobody: its time is up.
-    async fn end_at_once(&self, identity: &DeliveryIdentity) {
-        if let Some(cached) = self.cache.loaded(identity.queue) {
-            let durability = self.options.ack_durability;
-            let at_once = self
-                .cache
-                .change(&cached, identity, Duration::ZERO, false, durability);
-            if let Err(error) = at_once.await {
-                tracing::warn!(%error, "mutant: the delivery goes on");
-            }
-        }
-    }
-
     /// The delivery that a handle names, if it is one of this group and topic, and the
     /// queue that it is of.
     async fn delivery(

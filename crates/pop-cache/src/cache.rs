@@ -20,10 +20,12 @@ use pop_store::{
 use tokio::sync::{Notify, OnceCell};
 
 use crate::{
-    CacheError, CacheOptions, CachedQueue, LeaseQueue, Restored, Result, RetrySink, Run,
+    CacheError, CacheOptions, CachedQueue, LeaseQueue, Restored, RestoredParked, Result, RetrySink,
+    Run,
     cached::{Follow, State},
     closing::Closed,
     group::GroupCount,
+    parking,
 };
 
 /// The leases of all subscription queues of one opened store.
@@ -116,6 +118,7 @@ impl<K: RetrySink> LeaseCache<K> {
                     incarnation: on.incarnation,
                     previous: on.previous,
                     stay: options.stay,
+                    held_max: options.held_max,
                 },
                 store: on.store,
                 clock: on.clock,
@@ -203,6 +206,10 @@ impl<K: RetrySink> LeaseCache<K> {
             true => Some(lease::load(store, queue, usize::MAX).await?),
             false => None,
         };
+        let parked = match &ordered {
+            Some(rows) => parking::load(store, queue, rows).await?,
+            None => RestoredParked::default(),
+        };
         let restored = Restored {
             queue,
             epoch: record.epoch,
@@ -213,6 +220,7 @@ impl<K: RetrySink> LeaseCache<K> {
                 pages
             },
             ordered,
+            parked,
             log_end: bounds.end,
             found_end: subscribe.found_end,
         };

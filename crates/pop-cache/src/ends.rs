@@ -7,7 +7,7 @@ use pop_model::{
 };
 use pop_store::{
     Durability, Error, ErrorKind, Outcome, Result, StoreExt, WriteBatch,
-    table::{DueTicket, LEASE, RETRY, lease, progress, quarantine},
+    table::{DueTicket, LEASE, RETRY, lease, parked, progress, quarantine},
 };
 
 use crate::{CachedQueue, Keep, LeaseCache, RetrySink, Revival, SettlePlan, task::to_end};
@@ -242,6 +242,12 @@ impl<K: RetrySink> LeaseCache<K> {
             } else {
                 lease::delete(batch, queue, offset);
             }
+        }
+        for message in plan.parked_ended() {
+            parked::delete(batch, queue, message);
+        }
+        for message in plan.parks() {
+            parked::put(batch, queue, *message);
         }
     }
 

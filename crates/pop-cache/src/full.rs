@@ -1,84 +1,92 @@
 //! What a receive does when memory holds as many leases as it may: it stores as many as it
 //! adds, so that memory stays bounded and nobody is turned away.
+//!
+//! A delivery begins with its lease in memory or its row in the store, and not before: what
+//! the store refuses is a reserved offset still, so that no attempt of it counts.
 
-use std::sync::Arc;
+use pop_model::Offset;
+use pop_store::Error;
 
 use crate::{
-    CacheError, CachedQueue, GiveBack, Granted, LeaseCache, LeaseQueue, Result, RetrySink,
-    ends::needs_reopen,
+    CacheError, CachedQueue, Granted, LeaseCache, LeaseQueue, Result, RetrySink, Terms,
+    ends::{End, batches, needs_reopen},
+    hand_out::Reserved,
 };
 
 impl<K: RetrySink> LeaseCache<K> {
-    pub(crate) fn is_within_leases_max(&self) -> bool {
-        let max = self.inner.options.leases_max;
-        usize::try_from(self.lease_count()).unwrap_or(usize::MAX) <= max
+    /// Whether `count` leases more may be in memory.
+    pub(crate) fn has_room(&self, count: usize) -> bool {
+        let leases = usize::try_from(self.lease_count()).unwrap_or(usize::MAX);
+        leases.saturating_add(count) <= self.inner.options.leases_max
     }
+}
 
-    /// Stores as many leases of a queue as were just granted, before these go out.
-    pub(crate) async fn write_through(
-        &self,
-        cached: &Arc<CachedQueue>,
-        granted: Vec<Granted>,
+impl<K: RetrySink> Reserved<K> {
+    pub(crate) async fn lease_when_full(
+        &mut self,
+        offsets: &[Offset],
+        terms: &Terms<'_>,
     ) -> Result<Vec<Granted>> {
-        // A row of an ordered queue takes no lease out of memory: what it holds is bounded
-        // by `held_max`.
-        if granted.is_empty() || cached.look(LeaseQueue::is_ordered) {
-            return Ok(granted);
-        }
-        let count = granted.len();
-        let mut granted = Ungiven {
-            cache: self,
-            cached,
-            granted,
+        let freed = match self.cache.spill(&self.cached, offsets.len()).await {
+            Ok(freed) => freed,
+            Err(error) => return Err(turned_away(&self.cached, error)),
         };
-        match self.spill(cached, count).await {
-            Ok(_) => Ok(std::mem::take(&mut granted.granted)),
-            Err(error) if needs_reopen(&error) => Err(error.into()),
-            Err(error) => {
-                tracing::warn!(queue = %cached.queue, %error, "memory is full of leases and none could be stored; a receive is turned away");
-                granted.give_back().await;
-                Err(CacheError::Full {
-                    queue: cached.queue,
-                    in_flight: cached.in_flight(),
-                })
-            }
+        let (in_memory, as_rows) = offsets.split_at(freed.min(offsets.len()));
+        let (stored, refused) = self.lease_as_rows(as_rows, terms).await;
+        let is_empty = in_memory.is_empty() && stored.is_empty();
+        if let Some(error) = refused.filter(|error| needs_reopen(error) || is_empty) {
+            return Err(turned_away(&self.cached, error));
         }
+        let mut granted = self.lease_in_memory(in_memory, terms);
+        granted.extend(stored);
+        Ok(granted)
     }
-}
 
-/// Leases that nobody has been told of yet: dropped, they are given back.
-struct Ungiven<'a, K: RetrySink> {
-    cache: &'a LeaseCache<K>,
-    cached: &'a Arc<CachedQueue>,
-    granted: Vec<Granted>,
-}
-
-impl<K: RetrySink> Ungiven<'_, K> {
-    /// Gives back those that are stored, too. All at once: each may have to wait for the same
-    /// write, and the receive waits for all of them.
-    async fn give_back(mut self) {
-        let granted = std::mem::take(&mut self.granted);
-        let given = granted.iter().map(|it| self.cache.give_back(&it.identity));
-        for given in futures::future::join_all(given).await {
-            if let Err(error) = given {
-                tracing::debug!(queue = %self.cached.queue, %error, "its deadline brings a delivery back that reached nobody");
-            }
-        }
-    }
-}
-
-impl<K: RetrySink> Drop for Ungiven<'_, K> {
-    fn drop(&mut self) {
-        if self.granted.is_empty() {
-            return;
-        }
-        let given = self.cache.with(self.cached, |leases| {
-            let given = self.granted.iter();
-            let given = given.filter(|it| leases.give_back(&it.identity) == GiveBack::Ready);
-            given.count()
+    /// Returns those that began, and why others did not: they are ready again.
+    async fn lease_as_rows(
+        &mut self,
+        offsets: &[Offset],
+        terms: &Terms<'_>,
+    ) -> (Vec<Granted>, Option<Error>) {
+        let epoch = self.epoch;
+        let rows = self.cache.with(&self.cached, |leases| {
+            leases.lease_as_rows(epoch, offsets, terms)
         });
-        if given > 0 {
-            self.cache.wake(self.cached.queue);
+        self.forget(offsets);
+        let (cache, cached) = (&self.cache, &self.cached);
+        let ends = rows.into_iter().map(|row| cache.store_end(cached, row));
+        let mut stored = Vec::with_capacity(offsets.len());
+        for batch in batches(ends.collect(), usize::MAX) {
+            let batch_granted: Vec<_> = batch.iter().filter_map(granted).collect();
+            if let Err(error) = cache.commit(cached, epoch, batch).await {
+                return (stored, Some(error));
+            }
+            // After a reset nothing of it was written, or all of it is void.
+            if cached.look(LeaseQueue::epoch) == epoch {
+                stored.extend(batch_granted);
+            }
         }
+        (stored, None)
+    }
+}
+
+fn granted<T>(end: &End<T>) -> Option<Granted> {
+    match end {
+        End::Stored(row, _) => Some(Granted {
+            identity: row.identity,
+            attempt: row.delivery_attempt,
+        }),
+        _ => None,
+    }
+}
+
+fn turned_away(cached: &CachedQueue, error: Error) -> CacheError {
+    if needs_reopen(&error) {
+        return error.into();
+    }
+    tracing::warn!(queue = %cached.queue, %error, "memory is full of leases and none could be stored; a receive is turned away");
+    CacheError::Full {
+        queue: cached.queue,
+        in_flight: cached.in_flight(),
     }
 }

@@ -15,9 +15,9 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "dropped, the offsets are ready again"]
 pub struct Reserved<K: RetrySink> {
-    cache: LeaseCache<K>,
-    cached: Arc<CachedQueue>,
-    epoch: SubscriptionEpoch,
+    pub(crate) cache: LeaseCache<K>,
+    pub(crate) cached: Arc<CachedQueue>,
+    pub(crate) epoch: SubscriptionEpoch,
     offsets: Vec<Offset>,
 }
 
@@ -143,30 +143,6 @@ impl<K: RetrySink> LeaseCache<K> {
             Err(error) => Err(error),
         }
     }
-
-    /// The deliveries of an ordered queue that a receive with this name got and that are
-    /// still out: hidden anew, for whoever repeats the receive. One whose outcome is being
-    /// written is waited for.
-    ///
-    /// # Errors
-    ///
-    /// [`CacheError::Busy`] when that takes too long; [`CacheError::Evicted`] when the queue
-    /// must be looked up again.
-    pub async fn repeat(
-        &self,
-        cached: &Arc<CachedQueue>,
-        attempt_id: &str,
-        invisible_for: Duration,
-    ) -> Result<Vec<Granted>> {
-        self.retried(cached, |leases| {
-            if leases.is_being_written(attempt_id) {
-                return None;
-            }
-            let now = self.inner.clock.lease();
-            Some(leases.repeat(attempt_id, now, invisible_for))
-        })
-        .await
-    }
 }
 
 impl<K: RetrySink> Reserved<K> {
@@ -201,31 +177,40 @@ impl<K: RetrySink> Reserved<K> {
     }
 
     /// Makes leases of some of them. What is not in the answer was reset or acknowledged
-    /// meanwhile, and must not go out.
+    /// meanwhile, or could not be stored, and must not go out.
     ///
-    /// With more than [`CacheOptions::leases_max`](crate::CacheOptions::leases_max) leases
-    /// in memory, as many of the queue's as it adds are stored first, those that have been
-    /// there longest.
+    /// With as many as [`CacheOptions::leases_max`](crate::CacheOptions::leases_max) leases
+    /// in memory, as many of the queue's as are added are stored first, those that have been
+    /// there longest; and where there are none, those that are added.
     ///
     /// # Errors
     ///
-    /// [`CacheError::Full`] when they could not be stored: what was leased is given back
-    /// then. Or the store's, if it must be opened anew.
+    /// [`CacheError::Full`] when none could be stored: no delivery has begun then. Or the
+    /// store's, if it must be opened anew.
     ///
     /// # Cancel safety
     ///
-    /// Dropped while leases are being stored, what was leased is given back, except what is
-    /// stored already: its deadline brings that back.
+    /// Dropped while leases are being stored, what is not stored is ready again; what is,
+    /// its deadline brings back.
     pub async fn lease(&mut self, offsets: &[Offset], terms: &Terms<'_>) -> Result<Vec<Granted>> {
+        // A row of an ordered queue takes no lease out of memory: what it holds is bounded
+        // by `held_max`.
+        let is_ordered = self.cached.look(crate::LeaseQueue::is_ordered);
+        if is_ordered || self.cache.has_room(offsets.len()) {
+            return Ok(self.lease_in_memory(offsets, terms));
+        }
+        self.lease_when_full(offsets, terms).await
+    }
+
+    pub(crate) fn lease_in_memory(
+        &mut self,
+        offsets: &[Offset],
+        terms: &Terms<'_>,
+    ) -> Vec<Granted> {
         self.forget(offsets);
         let epoch = self.epoch;
-        let granted = self
-            .cache
-            .with(&self.cached, |leases| leases.lease(epoch, offsets, terms));
-        if self.cache.is_within_leases_max() {
-            return Ok(granted);
-        }
-        self.cache.write_through(&self.cached, granted).await
+        self.cache
+            .with(&self.cached, |leases| leases.lease(epoch, offsets, terms))
     }
 
     /// Settles some of them by a write of their own, such as a copy in quarantine. Refused,
@@ -240,22 +225,7 @@ impl<K: RetrySink> Reserved<K> {
         Ok(self.cache.commit(&self.cached, self.epoch, ends).await?)
     }
 
-    /// The message groups of new offsets of an ordered queue, in order. Each waits for its
-    /// turn from here on.
-    pub fn admit(mut self, groups: impl IntoIterator<Item = (Offset, u64)>) {
-        let groups: Vec<_> = groups.into_iter().collect();
-        let offsets: Vec<Offset> = groups.iter().map(|(offset, _)| *offset).collect();
-        self.forget(&offsets);
-        let epoch = self.epoch;
-        let now = self.cache.inner.clock.lease();
-        self.cache.with(&self.cached, |leases| {
-            for (offset, group) in groups {
-                leases.admit(epoch, offset, group, now);
-            }
-        });
-    }
-
-    fn forget(&mut self, offsets: &[Offset]) {
+    pub(crate) fn forget(&mut self, offsets: &[Offset]) {
         if offsets.len() == self.offsets.len() {
             self.offsets.clear();
         } else {

@@ -16,6 +16,8 @@ mod full;
 mod group;
 mod hand_out;
 mod options;
+mod parking;
+mod repeat;
 mod reset;
 mod run;
 mod settle;
@@ -28,9 +30,10 @@ pub use error::{CacheError, Result};
 pub use hand_out::Reserved;
 pub use options::CacheOptions;
 pub use queue::{
-    Ack, Change, Counts, GiveBack, Granted, Keep, LeaseQueue, Reservation, Restored, Run,
-    SettlePlan, StagedLease, Terms, Why,
+    Ack, Admitted, Change, Counts, GiveBack, Granted, Keep, LeaseQueue, Reservation, Restored,
+    RestoredParked, Run, SettlePlan, StagedLease, Terms, Why,
 };
+pub use repeat::Reread;
 pub use sink::{Failure, RetrySink, Revival, RevivalKind, SinkError, decide};
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ pub struct CacheOptions {
     pub in_flight_per_queue_max: u64,
     /// The same, of all queues of a group.
     pub in_flight_per_group_max: u64,
-    /// The most open messages of an ordered queue that are known to wait behind others.
+    /// How many messages of an ordered queue may wait in memory behind others of their
+    /// message group. Beyond it, they are parked in the store.
     pub held_max: usize,
     /// How long a queue is looked at by nobody before its state leaves memory (RocketMQ:
     /// 2 minutes).
@@ -43,7 +44,7 @@ impl Default for CacheOptions {
             leases_max: 1_000_000,
             in_flight_per_queue_max: 1_000_000,
             in_flight_per_group_max: 4_000_000,
-            held_max: 100_000,
+            held_max: 10_000,
             idle_after: Duration::from_secs(120),
             decision_time_max: Duration::from_secs(5),
             failures_max: REVIVE_FAILURES_MAX,

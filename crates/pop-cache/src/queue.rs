@@ -16,11 +16,13 @@
 //!
 //! In an *ordered* queue (a FIFO group) what is ready waits in its message group, and a
 //! row in the store only remembers its attempts and its deadline: the offset stays open.
+//! Beyond a bound, what waits is parked in the store.
 
 mod groups;
 mod hand_out;
 mod looks;
 mod pages;
+mod parking;
 mod plan;
 mod receives;
 mod repeat;
@@ -28,7 +30,7 @@ mod settle;
 mod sweep;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
@@ -36,8 +38,10 @@ use pop_model::{
     Checkpoint, DeliveryIdentity, Generation, Incarnation, LeaseTime, MarkPage, Offset, RetryKind,
     SubscriptionEpoch, SubscriptionQueue,
 };
+use pop_store::table::parked::Parked;
 
 pub use hand_out::{GiveBack, Granted, Reservation, Terms};
+pub use parking::Admitted;
 pub use plan::{Keep, SettlePlan};
 pub use settle::{Ack, Change};
 pub use sweep::{StagedLease, Why};
@@ -45,6 +49,7 @@ pub use sweep::{StagedLease, Why};
 use groups::MessageGroups;
 use looks::Looks;
 use pages::{Pages, SlotState};
+use parking::ParkedEnd;
 use receives::{Receive, ReceiveId, Receives};
 
 /// What a queue is restored from.
@@ -60,12 +65,25 @@ pub struct Restored {
     pub pages: Vec<(u64, MarkPage)>,
     /// Where the group consumes in order: the rows of its open deliveries.
     pub ordered: Option<Vec<Checkpoint>>,
+    /// What is parked of such a queue.
+    pub parked: RestoredParked,
     /// The end of the log. No mark is at or above it.
     pub log_end: Offset,
     /// The end of the log when this run began. A handle of an earlier run speaks of the
     /// message at its offset if that was there then: what a crash took away is followed by
     /// another message with its offset.
     pub found_end: Offset,
+}
+
+/// What is parked of a queue that is restored, each with the hash of its message group.
+#[derive(Clone, Debug, Default)]
+pub struct RestoredParked {
+    /// The lowest one of each message group, beside those that are out.
+    pub first: Vec<Parked>,
+    /// Those that have a row, and whatever lies before one in its message group: in order.
+    pub out: Vec<Parked>,
+    /// How many there are in all.
+    pub count: u64,
 }
 
 /// What all queues of one run have in common.
@@ -77,6 +95,8 @@ pub struct Run {
     pub previous: Option<Incarnation>,
     /// How long a lease stays in memory before it is stored.
     pub stay: Duration,
+    /// How many messages of an ordered queue may wait in memory behind others.
+    pub held_max: usize,
 }
 
 /// How many offsets of a queue are in which state.
@@ -119,6 +139,11 @@ pub struct LeaseQueue {
     rows_ended: Vec<Offset>,
     // Rows of open deliveries of an ordered queue.
     rows: HashMap<Offset, Checkpoint>,
+    // Reserved offsets that are to be parked, with their message groups.
+    parking: HashMap<Offset, u64>,
+    // How many messages are parked, in memory or not, and those whose row is to go.
+    parked_count: u64,
+    parked_ended: Vec<ParkedEnd>,
     // How many acknowledgements there were; how many of them are committed; and how many of
     // those are synced.
     acks: u64,
@@ -136,11 +161,16 @@ impl LeaseQueue {
         pages.pass(gate);
         let is_ordered = restored.ordered.is_some();
         let rows = restored.ordered.into_iter().flatten();
+        let parked = restored.parked;
+        let is_parked: HashSet<Offset> = parked.out.iter().map(|(_, offset)| *offset).collect();
         // A row of a settled offset is of a message that retention took: it goes, too.
-        let (ended, rows): (Vec<_>, Vec<_>) = rows
-            .map(|row| (row.identity.offset, row))
-            .partition(|(offset, _)| *offset < gate || pages.is_settled(*offset));
-        Self {
+        let (ended, rows): (Vec<_>, Vec<_>) =
+            rows.map(|row| (row.identity.offset, row))
+                .partition(|(offset, _)| {
+                    let is_settled = *offset < gate || pages.is_settled(*offset);
+                    is_settled && !is_parked.contains(offset)
+                });
+        let mut queue = Self {
             queue: restored.queue,
             epoch: restored.epoch,
             run,
@@ -156,11 +186,16 @@ impl LeaseQueue {
             counts: Counts::default(),
             rows_ended: ended.into_iter().map(|(offset, _)| offset).collect(),
             rows: rows.into_iter().collect(),
+            parking: HashMap::new(),
+            parked_count: parked.count,
+            parked_ended: Vec::new(),
             acks: 0,
             acks_committed: 0,
             acks_durable: 0,
             planning: false,
-        }
+        };
+        queue.restore_parked(&parked.first, &parked.out);
+        queue
     }
 
     /// Begins anew at `to`, in a later epoch: whatever was out is void, and so is whatever
@@ -172,6 +207,7 @@ impl LeaseQueue {
             committed: to,
             pages: Vec::new(),
             ordered: self.groups.as_ref().map(|_| Vec::new()),
+            parked: RestoredParked::default(),
             log_end: to,
             found_end: self.found_end,
         };
@@ -233,11 +269,18 @@ impl LeaseQueue {
         self.groups.as_ref().map_or(0, MessageGroups::open_count)
     }
 
-    /// How many offsets below `end` are not settled.
+    /// How many messages are parked, those included that are in memory again.
+    #[must_use]
+    pub fn parked_count(&self) -> u64 {
+        self.parked_count
+    }
+
+    /// How many offsets below `end`, the end of the log, are not settled for good.
     #[must_use]
     pub fn open_below(&self, end: Offset) -> u64 {
         let all = end.distance_from(self.gate);
-        all.saturating_sub(self.pages.settled_between(self.gate, end))
+        let open = all.saturating_sub(self.pages.settled_between(self.gate, end));
+        open.saturating_add(self.parked_count)
     }
 
     /// Whether an offset below `below` is on its way: being handed over, or its outcome
@@ -260,7 +303,7 @@ impl LeaseQueue {
     #[must_use]
     pub fn has_ready(&self, readable_end: Offset) -> bool {
         let waiting = match &self.groups {
-            Some(groups) => groups.has_ready(),
+            Some(groups) => groups.has_ready() || self.waits_for_parked().is_some(),
             None => !self.ready.is_empty(),
         };
         waiting || self.pages.first_open_from(self.next) < readable_end
@@ -278,6 +321,7 @@ impl LeaseQueue {
     pub fn is_dirty(&self) -> bool {
         self.pages.is_dirty()
             || !self.rows_ended.is_empty()
+            || !self.parked_ended.is_empty()
             || self.gate > self.committed
             || self.acks_committed > self.acks_durable
             || self.pages.has_stored_below(self.committed)
@@ -292,7 +336,8 @@ impl LeaseQueue {
         if pop_model::Mutant::EvictionRacesAReceive.is_on() {
             return !self.planning && !self.is_dirty();
         }
-        !self.planning && !self.is_dirty() && self.gate == self.next && self.rows.is_empty()
+        let is_open = self.gate < self.next || self.pages.has_unparked();
+        !self.planning && !self.is_dirty() && !is_open && self.rows.is_empty()
     }
 
     /// How many acknowledgements there were so far.
@@ -307,9 +352,11 @@ impl LeaseQueue {
         self.acks_durable
     }
 
-    /// Whether an offset is settled. What lies below the gate is, marked or not.
+    /// Whether an offset is settled. What lies below the gate is, marked or not, unless it
+    /// was parked and is in memory again.
     fn is_settled(&self, offset: Offset) -> bool {
-        offset < self.gate || self.pages.is_settled(offset)
+        let is_marked = offset < self.gate || self.pages.is_settled(offset);
+        is_marked && !self.pages.is_unparked(offset)
     }
 
     /// The state of an offset that is not settled.
@@ -327,6 +374,13 @@ impl LeaseQueue {
             offset,
             incarnation: self.run.incarnation,
             generation,
+        }
+    }
+
+    fn retry_kind(&self) -> RetryKind {
+        match self.queue.is_retry() {
+            true => RetryKind::RetryV2,
+            false => RetryKind::Normal,
         }
     }
 
@@ -373,13 +427,21 @@ impl LeaseQueue {
                 self.counts.staged -= 1;
                 self.leave(offset, receive);
             }
-            Some(SlotState::Reserved) => self.counts.reserved -= 1,
+            Some(SlotState::Reserved) => {
+                self.counts.reserved -= 1;
+                self.parking.remove(&offset);
+            }
             Some(SlotState::Ready) => {
                 self.ready.remove(&offset);
             }
             Some(SlotState::Held) | None => {}
         }
-        if !self.pages.settle(offset, durable) {
+        if self.pages.end_unparked(offset) {
+            let groups = self.groups.as_ref();
+            if let Some(group) = groups.and_then(|groups| groups.group_of(offset)) {
+                self.end_parked((group, offset), durable);
+            }
+        } else if !self.pages.settle(offset, durable) {
             return;
         }
         if let Some(groups) = &mut self.groups {
@@ -421,11 +483,7 @@ impl LeaseQueue {
             attempt_id: self.receives.name_of(receive).map(Into::into),
             suspend: receive.suspend,
             auto_renew: receive.auto_renew,
-            retry_kind: if self.queue.is_retry() {
-                RetryKind::RetryV2
-            } else {
-                RetryKind::Normal
-            },
+            retry_kind: self.retry_kind(),
             message_group_hash: self
                 .groups
                 .as_ref()

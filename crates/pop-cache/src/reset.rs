@@ -7,7 +7,7 @@ use pop_model::{
 };
 use pop_store::{
     Durability, WriteBatch,
-    table::{LEASE, PROGRESS, meta, progress},
+    table::{LEASE, PROGRESS, meta, parked, progress},
 };
 
 use crate::{CacheError, CachedQueue, LeaseCache, Result, RetrySink, task::to_end};
@@ -84,6 +84,7 @@ fn reset_batch(
     if ordered {
         let (start, end) = LeaseKey::queue_range(queue);
         batch.delete_range(LEASE, start, end);
+        parked::delete_all(&mut batch, queue);
     }
     batch
 }

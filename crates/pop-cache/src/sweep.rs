@@ -225,7 +225,11 @@ impl<K: RetrySink> LeaseCache<K> {
     }
 
     /// A lease that goes on as a row.
-    fn store_end(&self, cached: &CachedQueue, mut checkpoint: Checkpoint) -> End<K::Token> {
+    pub(crate) fn store_end(
+        &self,
+        cached: &CachedQueue,
+        mut checkpoint: Checkpoint,
+    ) -> End<K::Token> {
         if cached.look(LeaseQueue::is_ordered) {
             return End::Kept(Keep::out(checkpoint));
         }

@@ -22,8 +22,8 @@ pub use checkpoint::{Checkpoint, DeliveryIdentity, RetryKind};
 pub use codec::{
     CodecError, StoredKey, StoredValue,
     key::{
-        BodyChunkKey, BodyPendingKey, DueKey, LeaseKey, LogKey, MarkPageKey, MetaKey, ProgressKey,
-        QuarantineKey, RetainedKey, RetryKey, TimerKey,
+        BodyChunkKey, BodyPendingKey, DueKey, LeaseKey, LogKey, MarkPageKey, MetaKey, ParkedKey,
+        ProgressKey, QuarantineKey, RetainedKey, RetryKey, TimerKey,
     },
 };
 pub use ids::{

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pop_cache::CacheError;
-use pop_model::{Offset, SubscriptionQueue, message_group_hash};
+use pop_cache::{CacheError, CachedQueue};
+use pop_model::{SubscriptionQueue, message_group_hash};
 use pop_store::table::{LogEntry, MessageLog};
 
-use super::{FILTERED_MAX, Look, Wanted};
+use super::{FILTERED_MAX, Look};
 use crate::BrokerError;
 
 /// How many new messages are read at once, to learn their groups.
@@ -36,6 +36,11 @@ impl Look<'_> {
                 continue;
             }
             drop(reserved);
+            if self.unpark(&cached).await? {
+                // Of a group that was passed, perhaps.
+                after = None;
+                continue;
+            }
             match self.admit(queue).await? {
                 0 => return Ok(()),
                 count => admitted += count,
@@ -49,18 +54,23 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// Brings messages back that were parked while their group was blocked, as many as fit.
+    /// Returns whether a group had some.
+    async fn unpark(&self, cached: &Arc<CachedQueue>) -> Result<bool, BrokerError> {
+        let Some(_turn) = cached.read_turn().await else {
+            return Ok(false);
+        };
+        Ok(self.core.cache.unpark(cached, self.room.messages).await?)
+    }
+
     /// Reads new messages of an ordered queue and learns which groups they belong to.
     /// Returns how many there were.
-    async fn admit(&mut self, queue: SubscriptionQueue) -> Result<usize, BrokerError> {
+    pub(super) async fn admit(&mut self, queue: SubscriptionQueue) -> Result<usize, BrokerError> {
         let core = Arc::clone(&self.core);
         let cached = core.cached(&self.consumption, queue).await?;
         let Some(_turn) = cached.read_turn().await else {
             return Ok(0);
         };
-        if cached.look(pop_cache::LeaseQueue::held) >= core.cache.options().held_max {
-            tracing::warn!(%queue, "an ordered queue has as many messages waiting as are allowed; no new ones are read");
-            return Ok(0);
-        }
         let bounds = core.log.bounds(queue.log_queue()).await?;
         let mut reserved = match core.cache.reserve(&cached, ADMIT_AT_ONCE, bounds) {
             Err(CacheError::Evicted(_)) => return Ok(1),
@@ -84,75 +94,8 @@ impl Look<'_> {
         self.pass_holes(queue, &mut reserved, &holes, bounds)
             .await?;
         let count = groups.len() + holes.len();
-        reserved.admit(groups);
+        reserved.admit(groups).await?;
         Ok(count)
-    }
-
-    /// Gives a batch of an ordered group again to whoever repeats the receive that got it,
-    /// and nothing else. Returns whether there was one. Any failure is told: a repeat that
-    /// comes back empty has the client take its batch for lost.
-    pub(super) async fn repeated(&mut self) -> Result<bool, BrokerError> {
-        let attempt_id = self.request.attempt_id.as_deref();
-        let Some(attempt_id) = attempt_id.filter(|_| self.consumption.group.fifo) else {
-            return Ok(false);
-        };
-        let consumption = Arc::clone(&self.consumption);
-        for queue in consumption.queues_from(0) {
-            self.repeat(queue, attempt_id).await?;
-        }
-        Ok(!self.handout.is_empty())
-    }
-
-    async fn repeat(
-        &mut self,
-        queue: SubscriptionQueue,
-        attempt_id: &str,
-    ) -> Result<(), BrokerError> {
-        let core = Arc::clone(&self.core);
-        let invisible_for = self.request.invisible_for;
-        let repeated = loop {
-            let cached = core.cached(&self.consumption, queue).await?;
-            // After a restart the batch is among what is still to be read.
-            while cached.look(|leases| leases.is_still_to_be_read(attempt_id)) {
-                if self.admit(queue).await? == 0 {
-                    break;
-                }
-            }
-            match core.cache.repeat(&cached, attempt_id, invisible_for).await {
-                Err(CacheError::Evicted(_)) => {}
-                other => break other?,
-            }
-        };
-        if repeated.is_empty() {
-            return Ok(());
-        }
-        let offsets: Vec<Offset> = repeated
-            .iter()
-            .map(|granted| granted.identity.offset)
-            .collect();
-        let entries = core.log.read(queue.log_queue(), &offsets).await?;
-        for entry in entries {
-            let granted = repeated
-                .iter()
-                .find(|granted| granted.identity.offset == entry.offset);
-            let (Some(granted), Ok(message)) = (granted, entry.message) else {
-                continue;
-            };
-            let body = core.log.body(&message).await?;
-            let wanted = Wanted {
-                offset: entry.offset,
-                place: entry.offset,
-                message,
-                body,
-                source: queue.log_queue(),
-                attempt: granted.attempt,
-            };
-            // The first answer may have arrived: whoever works on it keeps it.
-            let mut again = self.leased(granted.identity, wanted);
-            again.release = None;
-            self.handout.push(again);
-        }
-        Ok(())
     }
 }
 

@@ -273,6 +273,30 @@ async fn a_repeat_hides_its_batch_anew_and_one_after_the_deadline_is_a_new_deliv
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_repeat_that_can_not_read_its_batch_leaves_its_deadline_as_it_is() {
+    // Mutant: the batch of a queue is hidden anew before it is read. Two queues, because
+    // what was read of one is not hidden anew either when the other can't be read.
+    let world = World::with(|options| options.catalog.queues = 2).await;
+    world.create_fifo_group("g", MANY).await;
+    send_all(&world, &["a1", "b1", "c1", "d1", "e1", "f1"]).await;
+    let batch = take_as(&world, 32, "x").await;
+    let mut queues: Vec<_> = batch.iter().map(|it| it.source.queue).collect();
+    queues.dedup();
+    assert_eq!((batch.len(), queues.len()), (6, 2));
+    world.advance(INVISIBLE - SECOND).await;
+    for nth in 1..=2 {
+        world.faults.arm(Call::Scan, nth, Fault::Refuse);
+        let asked = world.broker.receive(asking(32, Some("x"))).await;
+        assert!(matches!(asked, Err(BrokerError::Store(_))), "{asked:?}");
+        world.faults.disarm();
+    }
+    world.advance(SECOND).await;
+    let again = take(&world, 32).await;
+    assert_eq!(again.len(), 6);
+    assert!(again.iter().all(|it| it.delivery_attempt == 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repeat_that_is_dropped_takes_nothing_from_whoever_got_the_first_answer() {
     // P3: the first answer may have arrived. Mutant: a dropped repeat releases its batch:
     // it went to a second consumer while the first worked on it.

@@ -19,6 +19,7 @@ mod faults;
 mod fifo;
 mod handles;
 mod leases;
+mod parking;
 mod progress;
 mod quarantine;
 mod receive;

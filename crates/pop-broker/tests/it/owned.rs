@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use pop_model::{
-    BodyChunkKey, DueKey, GroupId, LeaseKey, LogKey, MarkPageKey, MetaKey, ProgressKey,
+    BodyChunkKey, DueKey, GroupId, LeaseKey, LogKey, MarkPageKey, MetaKey, ParkedKey, ProgressKey,
     RetainedKey, RetryKey, StoredKey, SubscriptionQueue, TopicId,
 };
 use pop_store::{
@@ -24,7 +24,10 @@ fn owner(keyspace: Keyspace, key: Bytes) -> Owner {
         DUE => queue(DueKey::decode(key).unwrap().queue),
         PROGRESS => match ProgressKey::decode(key.clone()) {
             Ok(key) => queue(key.queue),
-            Err(_) => queue(MarkPageKey::decode(key).unwrap().queue),
+            Err(_) => match MarkPageKey::decode(key.clone()) {
+                Ok(key) => queue(key.queue),
+                Err(_) => queue(ParkedKey::decode(key).unwrap().queue),
+            },
         },
         RETRY => {
             let key = RetryKey::decode(key).unwrap();

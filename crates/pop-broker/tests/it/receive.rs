@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use futures::FutureExt;
 use pop_broker::{BrokerError, Filter, NewMessage, ReceiveRequest};
 use pop_model::limits::INVISIBLE_MS_MAX;
+use pop_store::testkit::{Call, Fault};
 use tokio::time::Instant;
 
 use crate::{
@@ -191,6 +192,49 @@ async fn a_receive_that_is_dropped_in_the_middle_loses_nothing() {
             return;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stored_delivery_that_reached_nobody_counts_no_attempt_though_its_release_is_refused() {
+    // Mutants: a release that was refused is forgotten; the decision at the deadline looks
+    // at the row alone.
+    let world = World::new().await;
+    world.send("orders", "a").await;
+    world.send("orders", "b").await;
+    let mut asking = request("g", "orders");
+    asking.batch_size = 1;
+    let first = world.broker.receive(asking.clone()).await.unwrap();
+    world.stay().await;
+    for nth in 1..1_000 {
+        world.faults.arm(Call::Write, nth, Fault::Refuse);
+    }
+    drop(first);
+    world.rest().await;
+    // Its deadline passes meanwhile.
+    world.advance(INVISIBLE).await;
+    world.faults.disarm();
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(
+        seen(&world.receive("g", "orders").await),
+        [("a", 1), ("b", 1)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_refused_is_tried_again_long_before_the_deadline() {
+    let world = World::new().await;
+    world.send("orders", "a").await;
+    let handout = world.broker.receive(request("g", "orders")).await.unwrap();
+    world.stay().await;
+    for nth in 1..1_000 {
+        world.faults.arm(Call::Write, nth, Fault::Refuse);
+    }
+    drop(handout);
+    world.rest().await;
+    world.faults.disarm();
+    tokio::time::sleep(SECOND).await;
+    world.advance(Duration::from_millis(1)).await;
+    assert_eq!(seen(&world.receive("g", "orders").await), [("a", 1)]);
 }
 
 /// A receive waits, `event` makes something ready, and the receive is answered within a

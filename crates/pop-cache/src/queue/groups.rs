@@ -13,6 +13,8 @@ struct Group {
     // Open offsets, each with the number of its next delivery.
     open: BTreeMap<Offset, u32>,
     leased: usize,
+    // The lowest of its offsets that are parked and not in memory. All open ones are below.
+    parked: Option<Offset>,
 }
 
 #[derive(Debug, Default)]
@@ -21,6 +23,8 @@ pub(super) struct MessageGroups {
     of: HashMap<Offset, u64>,
     // The groups that may be handed out, by their lowest open offset.
     ready: BTreeMap<Offset, u64>,
+    // The groups of which all that is left is parked, by the lowest of that.
+    waiting: BTreeMap<Offset, u64>,
     // What is out, by the client's name for the receive.
     named: HashMap<Box<str>, BTreeSet<Offset>>,
 }
@@ -36,6 +40,35 @@ impl MessageGroups {
 
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    /// Whether a new offset of a group must wait behind what is parked of it, or, with
+    /// `is_full`, behind what is open of it.
+    pub(super) fn is_behind(&self, offset: Offset, group: u64, is_full: bool) -> bool {
+        let is_before = |first: Option<Offset>| first.is_some_and(|first| first < offset);
+        self.groups.get(&group).is_some_and(|members| {
+            let first_open = members.open.first_key_value().map(|(first, _)| *first);
+            is_before(members.parked) || is_full && is_before(first_open)
+        })
+    }
+
+    /// An offset of a group is parked.
+    pub(super) fn park(&mut self, offset: Offset, group: u64) {
+        self.change(group, |members| {
+            let first = members.parked.map_or(offset, |first| first.min(offset));
+            members.parked = Some(first);
+        });
+    }
+
+    /// The first group of which all that is left is parked, and the lowest of that.
+    pub(super) fn waiting(&self) -> Option<(u64, Offset)> {
+        let (first, group) = self.waiting.first_key_value()?;
+        Some((*group, *first))
+    }
+
+    /// What is parked of a group begins at `next` from here on.
+    pub(super) fn parked_from(&mut self, group: u64, next: Option<Offset>) {
+        self.change(group, |members| members.parked = next);
     }
 
     /// How many offsets are open.
@@ -135,11 +168,19 @@ impl MessageGroups {
         if let Some((head, _)) = members.open.first_key_value() {
             self.ready.remove(head);
         }
+        if let Some(parked) = members.parked {
+            self.waiting.remove(&parked);
+        }
         change(members);
         match members.open.first_key_value() {
-            None if members.leased == 0 => {
-                self.groups.remove(&group);
-            }
+            None if members.leased == 0 => match members.parked {
+                Some(parked) => {
+                    self.waiting.insert(parked, group);
+                }
+                None => {
+                    self.groups.remove(&group);
+                }
+            },
             Some((head, _)) if members.leased == 0 || Mutant::FifoSecondBatch.is_on() => {
                 self.ready.insert(*head, group);
             }

@@ -115,35 +115,6 @@ impl LeaseQueue {
         }
     }
 
-    /// A reserved offset of an ordered queue turned out to belong to a message group: it
-    /// waits there for its turn, or goes on as its row says. `attempts_max` ends nothing
-    /// here; the sweep does.
-    pub fn admit(&mut self, epoch: SubscriptionEpoch, offset: Offset, group: u64, now: LeaseTime) {
-        if epoch != self.epoch || self.state(offset) != Some(SlotState::Reserved) {
-            return;
-        }
-        self.counts.reserved -= 1;
-        self.pages.set_state(offset, SlotState::Held);
-        let row = self.rows.get(&offset).cloned();
-        let attempt = row.as_ref().map_or(1, |row| row.delivery_attempt);
-        let attempt = if Mutant::FifoAttemptsForgotten.is_on() {
-            1
-        } else {
-            attempt
-        };
-        if let Some(groups) = &mut self.groups {
-            groups.admit(offset, group, attempt);
-        }
-        // A delivery that is out, also one whose time came while nobody looked: that it was
-        // one is counted when it is swept.
-        if let Some(row) = row.filter(|row| row.visible_at > LeaseTime::ZERO) {
-            if let Some(groups) = &mut self.groups {
-                groups.lease(offset);
-            }
-            self.go_on(offset, &row, now);
-        }
-    }
-
     /// Makes a lease of an offset as its row says, and as if it was delivered `at` then.
     pub(super) fn go_on(&mut self, offset: Offset, row: &Checkpoint, at: LeaseTime) {
         let terms = Terms {
@@ -210,6 +181,39 @@ impl LeaseQueue {
             });
         }
         granted
+    }
+
+    /// The rows of leases that begin in the store and not in memory. Their offsets stay
+    /// reserved until a plan settles them with the rows; refused, they never began.
+    pub fn lease_as_rows(
+        &mut self,
+        epoch: SubscriptionEpoch,
+        offsets: &[Offset],
+        terms: &Terms<'_>,
+    ) -> Vec<Checkpoint> {
+        let mut rows = Vec::with_capacity(offsets.len());
+        for offset in offsets {
+            if epoch != self.epoch || self.state(*offset) != Some(SlotState::Reserved) {
+                continue;
+            }
+            // Numbered at once, so that no earlier handle settles it any more.
+            let generation = self.pages.next_generation(*offset);
+            rows.push(Checkpoint {
+                identity: self.identity(*offset, generation),
+                popped_at: terms.now,
+                invisible_for: terms.invisible_for,
+                visible_at: terms.now.saturating_add(terms.invisible_for),
+                delivery_attempt: terms.attempt,
+                revive_failures: 0,
+                attempt_id: terms.attempt_id.map(Into::into),
+                suspend: false,
+                auto_renew: terms.auto_renew,
+                retry_kind: self.retry_kind(),
+                message_group_hash: None,
+                first_popped_at: terms.now,
+            });
+        }
+        rows
     }
 
     pub(super) fn new_receive(

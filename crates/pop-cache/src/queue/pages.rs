@@ -5,7 +5,7 @@
 //! gives its slots back once all of its offsets are settled, and goes once the gate has
 //! passed it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pop_model::{Generation, MarkPage, Offset, limits::MARK_PAGE_OFFSETS};
 
@@ -89,6 +89,8 @@ pub(super) struct Pages {
     // Pages that the store has.
     stored: BTreeSet<u64>,
     dirty: BTreeSet<u64>,
+    // What was parked and is in memory again: marked, and open all the same.
+    unparked: BTreeMap<Offset, Slot>,
 }
 
 impl Pages {
@@ -153,6 +155,9 @@ impl Pages {
     }
 
     fn slot(&self, offset: Offset) -> Option<&Slot> {
+        if let Some(slot) = self.unparked.get(&offset) {
+            return Some(slot);
+        }
         let (number, place) = MarkPage::locate(offset);
         let page = self.page(number)?;
         let index = place.checked_sub(page.first)?;
@@ -160,6 +165,10 @@ impl Pages {
     }
 
     fn slot_mut(&mut self, offset: Offset) -> Option<&mut Slot> {
+        // A look before a look that borrows: most queues have none.
+        if self.unparked.contains_key(&offset) {
+            return self.unparked.get_mut(&offset);
+        }
         let (number, place) = MarkPage::locate(offset);
         let index = usize::try_from(number.checked_sub(self.base)?).ok()?;
         let page = self.pages.get_mut(index)?;
@@ -226,6 +235,24 @@ impl Pages {
             self.dirty.insert(number);
         }
         true
+    }
+
+    /// A parked offset is in memory again.
+    pub(super) fn unpark(&mut self, offset: Offset) {
+        self.unparked.entry(offset).or_insert(Slot::READY);
+    }
+
+    pub(super) fn is_unparked(&self, offset: Offset) -> bool {
+        self.unparked.contains_key(&offset)
+    }
+
+    pub(super) fn has_unparked(&self) -> bool {
+        !self.unparked.is_empty()
+    }
+
+    /// Settles an offset that was parked, for good. Returns whether it was in memory.
+    pub(super) fn end_unparked(&mut self, offset: Offset) -> bool {
+        self.unparked.remove(&offset).is_some()
     }
 
     /// The first offset from `from` on that is not settled.

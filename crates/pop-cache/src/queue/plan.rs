@@ -1,14 +1,20 @@
 //! What is to be written so that offsets become settled, and what its outcome changes.
 
 use pop_model::{Checkpoint, LeaseTime, MarkPage, Mutant, Offset};
-use pop_store::{Durability, Durable};
+use pop_store::{Durability, Durable, table::parked::Parked};
 
-use super::{LeaseQueue, pages::SlotState};
+use super::{LeaseQueue, pages::SlotState, parking::ParkedEnd};
 
 /// The most pages that one plan writes because of acknowledgements.
 const DIRTY_PAGES_MAX: usize = 128;
 /// The most rows of acknowledged offsets that one plan deletes.
 const ROWS_ENDED_MAX: usize = 256;
+/// The most parked messages that one plan ends; each may have a row.
+const PARKED_ENDED_MAX: usize = 64;
+const _: () = assert!(
+    2 * PARKED_ENDED_MAX <= ROWS_ENDED_MAX,
+    "they are among these"
+);
 /// The most pages below the committed offset that one plan deletes.
 const DROPPED_PAGES_MAX: usize = 64;
 
@@ -30,6 +36,9 @@ pub struct SettlePlan {
     dropped_pages: Vec<u64>,
     rows_ended: Vec<Offset>,
     rows_settled: Vec<Offset>,
+    parks: Vec<Parked>,
+    parked_ended: Vec<ParkedEnd>,
+    parked_settled: Vec<Parked>,
 }
 
 /// A delivery of an ordered queue whose row is written, and that stays open.
@@ -98,7 +107,22 @@ impl SettlePlan {
 
     /// The settled offsets whose rows to delete.
     pub fn rows_ended(&self) -> impl Iterator<Item = Offset> {
-        self.rows_ended.iter().chain(&self.rows_settled).copied()
+        let of_parked = self.parked_ended.iter().filter(|end| end.has_row);
+        let of_parked = of_parked.map(|end| end.parked.1);
+        let others = self.rows_ended.iter().chain(&self.rows_settled).copied();
+        others.chain(of_parked)
+    }
+
+    /// The messages to park.
+    #[must_use]
+    pub fn parks(&self) -> &[Parked] {
+        &self.parks
+    }
+
+    /// The messages that are parked no longer, since they are settled for good.
+    pub fn parked_ended(&self) -> impl Iterator<Item = Parked> {
+        let ended = self.parked_ended.iter().map(|end| end.parked);
+        ended.chain(self.parked_settled.iter().copied())
     }
 
     /// The rows of deliveries that stay open.
@@ -125,7 +149,9 @@ impl LeaseQueue {
             "only what is reserved or staged is settled by a plan"
         );
         settles.sort_unstable();
-        let ended = self.rows_ended.len().min(ROWS_ENDED_MAX);
+        let parked = self.parked_ended.len().min(PARKED_ENDED_MAX);
+        let parked_ended: Vec<ParkedEnd> = self.parked_ended.drain(..parked).collect();
+        let ended = self.rows_ended.len().min(ROWS_ENDED_MAX - 2 * parked);
         let rows_ended: Vec<Offset> = self.rows_ended.drain(..ended).collect();
         // Their rows go with a later plan, and so do their marks.
         let left = std::mem::take(&mut self.rows_ended);
@@ -133,7 +159,9 @@ impl LeaseQueue {
         let (first_page, _) = MarkPage::locate(gate);
         let dirty = self.pages.take_dirty(DIRTY_PAGES_MAX);
         let mut numbers = dirty.clone();
-        numbers.extend(settles.iter().map(|offset| MarkPage::locate(*offset).0));
+        // What was parked has its mark.
+        let unmarked = settles.iter().filter(|it| !self.pages.is_unparked(**it));
+        numbers.extend(unmarked.map(|offset| MarkPage::locate(*offset).0));
         numbers.sort_unstable();
         numbers.dedup();
         numbers.retain(|number| *number >= first_page);
@@ -159,12 +187,18 @@ impl LeaseQueue {
         Some(SettlePlan {
             moves: gate > self.committed,
             dropped_pages: self.pages.stored_below(gate, DROPPED_PAGES_MAX),
-            acks: if self.rows_ended.is_empty() && !self.pages.is_dirty() {
+            acks: if self.rows_ended.is_empty()
+                && self.parked_ended.is_empty()
+                && !self.pages.is_dirty()
+            {
                 self.acks
             } else {
                 self.acks_committed
             },
             rows_settled: self.rows_of(&settles),
+            parks: self.parks_of(&settles),
+            parked_settled: self.parked_of(&settles),
+            parked_ended,
             settles,
             keeps,
             gate,
@@ -185,6 +219,9 @@ impl LeaseQueue {
         // By prefix durability a synced plan syncs those before it.
         if durability == Durability::Synced {
             self.acks_durable = self.acks_committed;
+        }
+        for parked in &plan.parks {
+            self.parked(*parked);
         }
         for offset in &plan.settles {
             self.settle_offset(*offset, true);
@@ -229,6 +266,10 @@ impl LeaseQueue {
         self.planning = false;
         self.pages.put_back_dirty(&plan.dirty);
         self.rows_ended.extend(plan.rows_ended);
+        self.parked_ended.extend(plan.parked_ended);
+        for (_, offset) in &plan.parks {
+            self.parking.remove(offset);
+        }
         if Mutant::RefusedPlanKeepsOffsets.is_on() {
             return;
         }

@@ -22,29 +22,38 @@ impl LeaseQueue {
     pub fn is_still_to_be_read(&self, attempt_id: &str) -> bool {
         self.rows.iter().any(|(offset, row)| {
             *offset >= self.next
+                && !self.pages.is_unparked(*offset)
                 && row.attempt_id.as_deref() == Some(attempt_id)
                 && row.visible_at > LeaseTime::ZERO
         })
     }
 
-    fn named(&self, attempt_id: &str) -> Vec<Offset> {
+    /// What is out of a receive with this name, ascending.
+    #[must_use]
+    pub fn named(&self, attempt_id: &str) -> Vec<Offset> {
         let groups = self.groups.as_ref();
         groups.map_or_else(Vec::new, |groups| groups.named(attempt_id))
     }
 
-    /// The deliveries of an ordered queue that a receive with this name got and that are
-    /// still out: hidden anew, for whoever repeats the receive.
-    pub fn repeat(
+    /// Hides those deliveries anew that a receive with this name got and that are still out,
+    /// for whoever repeats the receive. Each comes with what was read of its message: one
+    /// that could not be read can't be hidden anew.
+    pub fn repeat<T>(
         &mut self,
         attempt_id: &str,
+        read: Vec<(Offset, T)>,
         now: LeaseTime,
         invisible_for: Duration,
-    ) -> Vec<Granted> {
+    ) -> Vec<(Granted, T)> {
         if Mutant::FifoForgetsTheAttemptId.is_on() {
             return Vec::new();
         }
+        let named = self.named(attempt_id);
         let mut granted = Vec::new();
-        for offset in self.named(attempt_id) {
+        for (offset, read) in read {
+            if named.binary_search(&offset).is_err() {
+                continue;
+            }
             let Some(SlotState::Buffered(id)) = self.state(offset) else {
                 continue;
             };
@@ -57,7 +66,7 @@ impl LeaseQueue {
             let attempt = u32::from(receive.attempt);
             let identity = self.checkpoint(offset, receive).identity;
             self.change(&identity, now, invisible_for, false);
-            granted.push(Granted { identity, attempt });
+            granted.push((Granted { identity, attempt }, read));
         }
         granted
     }

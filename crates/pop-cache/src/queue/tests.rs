@@ -42,6 +42,7 @@ fn run(number: u64) -> Run {
         incarnation: Incarnation::new(number),
         previous: number.checked_sub(1).map(Incarnation::new),
         stay: STAY,
+        held_max: usize::MAX,
     }
 }
 

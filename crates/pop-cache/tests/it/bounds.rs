@@ -167,3 +167,22 @@ async fn a_receive_whose_leases_can_not_be_stored_is_turned_away() {
     let popped = world.pop(1).await;
     assert_eq!(popped[0].offset.get(), 10, "they were given back");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_receive_that_is_turned_away_while_the_store_refuses_everything_began_no_delivery() {
+    // Mutant: they are leased first, and given back by a write that is refused, too.
+    let world = World::with(options(|options| options.leases_max = 10));
+    world.try_pop(queue(2), 10).await.expect("there is room");
+    let cached = world.cached(queue(1)).await;
+    for nth in 0..9 {
+        world.fail_write(nth, Fault::Refuse);
+    }
+    let full = world.try_pop(queue(1), 3).await;
+    assert!(matches!(full, Err(CacheError::Full { .. })), "{full:?}");
+    world.faults.disarm();
+    assert_eq!(cached.in_flight(), 0);
+    assert!(world.rows().await.is_empty());
+    let popped = world.pop(3).await;
+    let popped: Vec<_> = popped.iter().map(|it| it.offset.get()).collect();
+    assert_eq!(popped, [0, 1, 2]);
+}

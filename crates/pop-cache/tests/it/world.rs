@@ -168,7 +168,7 @@ impl World {
     ) -> Result<Vec<Granted>, CacheError> {
         let cached = self.cached(queue).await;
         let mut reserved = if self.ordered {
-            self.admit(&cached);
+            self.admit(&cached).await;
             self.cache.reserve_group(&cached, count, None)?
         } else {
             self.cache.reserve(&cached, count, self.bounds())?
@@ -185,12 +185,13 @@ impl World {
     }
 
     /// Reads the first ten messages of an ordered queue: all are of one message group.
-    fn admit(&self, cached: &Arc<CachedQueue>) {
+    async fn admit(&self, cached: &Arc<CachedQueue>) {
         let left = 10_usize.saturating_sub(cached.look(|leases| leases.held()));
         let reserved = self.cache.reserve(cached, left, self.bounds());
         let reserved = reserved.expect("there is room");
         let groups: Vec<_> = reserved.offsets().iter().map(|it| (*it, 7)).collect();
-        reserved.admit(groups);
+        let admitted = reserved.admit(groups).await;
+        admitted.expect("the store answers");
     }
 
     /// Hands out `count` messages for five seconds.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use pop_model::{
     BodyChunkKey, BodyPendingKey, Checkpoint, DeliveryIdentity, DueKey, Generation, GroupId,
     GroupName, GroupRecord, HandleKey, HandleKeyring, HandleKeys, Incarnation, LeaseKey, LogKey,
-    MarkPage, MarkPageKey, Message, MetaKey, Namespace, Offset, Progress, ProgressKey,
+    MarkPage, MarkPageKey, Message, MetaKey, Namespace, Offset, ParkedKey, Progress, ProgressKey,
     QuarantineKey, QuarantineRecord, QueueId, Retained, RetainedKey, RetryEntry, RetryKey,
     StoredKey, StoredValue, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord, TimerKey,
     TopicId, TopicName, TopicNameKind, TopicRecord, codec::reader::Reader,
@@ -26,6 +26,7 @@ pub fn keys(data: &[u8]) {
     check::<DueKey>(&data);
     check::<ProgressKey>(&data);
     check::<MarkPageKey>(&data);
+    check::<ParkedKey>(&data);
     check::<RetryKey>(&data);
     check::<TimerKey>(&data);
     check::<QuarantineKey>(&data);

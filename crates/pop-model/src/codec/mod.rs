@@ -18,6 +18,7 @@
 //! | 0x09 | [`TimerKey`](key::TimerKey) | shard, due, sequence |
 //! | 0x0A | [`QuarantineKey`](key::QuarantineKey) | sequence |
 //! | 0x0B | [`RetainedKey`](key::RetainedKey) | topic, queue, offset |
+//! | 0x0C | [`ParkedKey`](key::ParkedKey) | shard, group, topic, queue, message group, offset |
 //! | 0x10 to 0x1F | [`MetaKey`](key::MetaKey) | a sub-kind each |
 //!
 //! A code that goes out of use stays reserved.

@@ -8,10 +8,10 @@ use pop_model::{
     Backoff, BodyChunkKey, BodyEncoding, BodyId, BodyPendingKey, Checkpoint, DeadLetterOrigin,
     DeliveryIdentity, DueKey, Generation, GroupId, GroupName, GroupRecord, HandleKey, HandleKeys,
     Holder, Incarnation, LeaseKey, LeaseTime, LogKey, LogQueue, MarkPage, MarkPageKey, Message,
-    MessageBody, MessageKind, MetaKey, Namespace, Offset, Progress, ProgressKey, QuarantineKey,
-    QuarantineRecord, QueueId, Retained, RetainedKey, RetryEntry, RetryKey, RetryKind, RetryPolicy,
-    ShardId, StartPosition, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord, TimerKey,
-    TopicId, TopicName, TopicRecord, WallTime,
+    MessageBody, MessageKind, MetaKey, Namespace, Offset, ParkedKey, Progress, ProgressKey,
+    QuarantineKey, QuarantineRecord, QueueId, Retained, RetainedKey, RetryEntry, RetryKey,
+    RetryKind, RetryPolicy, ShardId, StartPosition, SubscriptionEpoch, SubscriptionQueue,
+    SubscriptionRecord, TimerKey, TopicId, TopicName, TopicRecord, WallTime,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -157,6 +157,14 @@ pub(crate) fn due_key() -> impl Strategy<Value = DueKey> {
 
 pub(crate) fn progress_key() -> impl Strategy<Value = ProgressKey> {
     queue().prop_map(|queue| ProgressKey { queue })
+}
+
+pub(crate) fn parked_key() -> impl Strategy<Value = ParkedKey> {
+    (queue(), number(), offset()).prop_map(|(queue, message_group, offset)| ParkedKey {
+        queue,
+        message_group,
+        offset,
+    })
 }
 
 pub(crate) fn mark_page_key() -> impl Strategy<Value = MarkPageKey> {

@@ -204,6 +204,22 @@ fn mark_page_keys_keep_their_bytes() {
 }
 
 #[test]
+fn parked_keys_keep_their_bytes() {
+    let key = |queue, message_group, offset| ParkedKey {
+        queue,
+        message_group,
+        offset: Offset::new(offset),
+    };
+    keys(
+        "parked_key",
+        [
+            ("some", key(queue(), 0x96C2_0860_CD93_A249, 5)),
+            ("last", key(last_queue(), u64::MAX, u64::MAX)),
+        ],
+    );
+}
+
+#[test]
 fn retry_keys_keep_their_bytes() {
     let key = |group, topic, sequence| RetryKey {
         group: GroupId::new(group),

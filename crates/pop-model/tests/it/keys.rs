@@ -144,6 +144,7 @@ key_laws!(due_key: DueKey, |key| (
 ));
 key_laws!(progress_key: ProgressKey, |key| sharded(key.queue));
 key_laws!(mark_page_key: MarkPageKey, |key| (sharded(key.queue), key.page));
+key_laws!(parked_key: ParkedKey, |key| (sharded(key.queue), key.message_group, key.offset));
 key_laws!(retry_key: RetryKey, |key| (key.group, key.topic, key.sequence));
 key_laws!(timer_key: TimerKey, |key| (key.shard, key.due, key.sequence));
 key_laws!(quarantine_key: QuarantineKey, |key| key.sequence);

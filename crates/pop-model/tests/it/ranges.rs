@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use pop_model::{
     BodyChunkKey, BodyId, BodyPendingKey, DueKey, GroupId, LeaseKey, LeaseTime, LogKey,
-    MarkPageKey, MetaKey, ProgressKey, QuarantineKey, QueueId, RetainedKey, RetryKey, ShardId,
-    StoredKey, SubscriptionQueue, TimerKey, TopicId, WallTime, codec::key::prefix_range, limits,
+    MarkPageKey, MetaKey, ParkedKey, ProgressKey, QuarantineKey, QueueId, RetainedKey, RetryKey,
+    ShardId, StoredKey, SubscriptionQueue, TimerKey, TopicId, WallTime, codec::key::prefix_range,
+    limits,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -135,6 +136,22 @@ proptest! {
     }
 
     #[test]
+    fn a_parked_range_holds_that_queue_or_that_message_group(
+        queue in arbitrary::queue(),
+        key in arbitrary::parked_key(),
+        from in arbitrary::offset(),
+    ) {
+        let range = ParkedKey::queue_range(queue);
+        prop_assert_eq!(holds(&range, &key.encode()), key.queue == queue);
+        let own = ParkedKey { queue, ..key };
+        prop_assert!(holds(&range, &own.encode()));
+        let range = ParkedKey::range_from(queue, key.message_group, from);
+        prop_assert_eq!(holds(&range, &own.encode()), key.offset >= from);
+        let other = ParkedKey { message_group: !key.message_group, ..own };
+        prop_assert!(!holds(&range, &other.encode()));
+    }
+
+    #[test]
     fn a_due_range_holds_that_shard(shard in arbitrary::shard(), key in arbitrary::due_key()) {
         let holding = key.queue.shard();
         prop_assert!(holds(&DueKey::shard_range(holding), &key.encode()));
@@ -218,6 +235,7 @@ proptest! {
             (0x08, RetryKey::range_from(queue.group, queue.topic, id)),
             (0x09, TimerKey::range_until(shard, wall)),
             (0x0B, RetainedKey::queue_range(queue.log_queue())),
+            (0x0C, ParkedKey::queue_range(queue)),
         ] {
             prop_assert!(key[0] == code || !holds(&range, &key));
         }

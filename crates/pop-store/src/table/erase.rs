@@ -7,8 +7,8 @@
 use bytes::Bytes;
 use pop_model::{
     Checkpoint, GroupId, GroupRecord, Holder, LeaseKey, LogKey, LogQueue, MarkPageKey, Message,
-    MetaKey, Mutant, ProgressKey, QueueId, Retained, RetainedKey, RetryKey, ShardId, StoredKey,
-    StoredValue, SubscriptionQueue, TopicId, TopicRecord,
+    MetaKey, Mutant, ParkedKey, ProgressKey, QueueId, Retained, RetainedKey, RetryKey, ShardId,
+    StoredKey, StoredValue, SubscriptionQueue, TopicId, TopicRecord,
 };
 
 use super::{DUE, LEASE, LOG, META, PROGRESS, RETAINED, RETRY, log::remove_body, meta, retained};
@@ -110,6 +110,7 @@ pub async fn erase_group(store: &dyn Store, group: &GroupRecord) -> Result<Erase
         for (start, end) in [
             ProgressKey::group_range(shard, group.id),
             MarkPageKey::group_range(shard, group.id),
+            ParkedKey::group_range(shard, group.id),
         ] {
             batch.delete_range(PROGRESS, start, end);
         }
@@ -175,7 +176,9 @@ async fn erase_progress(store: &dyn Store, queue: SubscriptionQueue) -> Result<(
     let mut batch = WriteBatch::new();
     batch.delete_range(PROGRESS, start, end);
     batch.delete(PROGRESS, ProgressKey { queue }.encode());
-    store.write(batch, Durability::Buffered).await
+    store.write(batch, Durability::Buffered).await?;
+    erase_rows(store, PROGRESS, ParkedKey::queue_range(queue)).await?;
+    Ok(())
 }
 
 /// The retry queue of a group for the topic, and the leases on its entries.

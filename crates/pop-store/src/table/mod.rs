@@ -15,6 +15,7 @@ pub mod erase;
 pub mod lease;
 pub mod log;
 pub mod meta;
+pub mod parked;
 pub mod progress;
 pub mod quarantine;
 pub mod retry;
@@ -40,7 +41,7 @@ pub const BODY: Keyspace = Keyspace::new("body");
 pub const LEASE: Keyspace = Keyspace::new("lease");
 /// Hints by shard and deadline: when to look at which lease row.
 pub const DUE: Keyspace = Keyspace::new("due");
-/// Committed offsets and settled marks.
+/// Committed offsets, settled marks, and messages that are parked.
 pub const PROGRESS: Keyspace = Keyspace::new("progress");
 /// Messages that are ready for another delivery.
 pub const RETRY: Keyspace = Keyspace::new("retry");

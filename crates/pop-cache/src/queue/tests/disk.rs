@@ -41,6 +41,7 @@ impl Disk {
             epoch: self.epoch,
             committed: self.committed,
             pages: self.pages.clone().into_iter().collect(),
+            parked: RestoredParked::default(),
             ordered: ordered.then(|| self.rows.values().cloned().collect()),
             log_end: Offset::new(log_end),
             found_end: Offset::new(log_end),

@@ -3,6 +3,7 @@
 mod lease;
 mod log;
 mod meta;
+mod parked;
 mod progress;
 mod quarantine;
 mod retained;
@@ -15,6 +16,7 @@ pub use self::{
     lease::{DueKey, LeaseKey},
     log::{BodyChunkKey, BodyPendingKey, LogKey},
     meta::MetaKey,
+    parked::ParkedKey,
     progress::{MarkPageKey, ProgressKey},
     quarantine::QuarantineKey,
     retained::RetainedKey,
