@@ -296,6 +296,24 @@ impl Broker {
         .await
     }
 
+    /// Moves the message of a delivery to the dead-letter topic of its group, whatever
+    /// attempts are left: its consumer gave it up.
+    ///
+    /// # Errors
+    ///
+    /// A handle that is not this broker's or whose delivery is over, or the store's; and if
+    /// the message can't be moved, why. The delivery goes on then.
+    pub async fn give_up(
+        &self,
+        group: &GroupName,
+        topic: &TopicName,
+        handle: &str,
+    ) -> Result<(), BrokerError> {
+        let (group, topic, handle) = (group.clone(), topic.clone(), handle.to_owned());
+        self.run(move |core| async move { core.give_up(&group, &topic, &handle).await })
+            .await
+    }
+
     pub(crate) fn core(&self) -> Result<Arc<Core>, BrokerError> {
         match &*self.inner.state.read() {
             State::Serving(core) => Ok(Arc::clone(core)),

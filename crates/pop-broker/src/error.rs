@@ -98,6 +98,9 @@ pub enum BrokerError {
     /// As many deliveries are out as are allowed.
     #[error("{0}")]
     TooManyInFlight(String),
+    /// A delivery that its consumer gave up could not be moved.
+    #[error("{0}")]
+    NotDeadLettered(String),
     /// Too many at a time.
     #[error("{0}: try again later")]
     Busy(&'static str),
@@ -118,6 +121,7 @@ impl From<CacheError> for BrokerError {
             CacheError::Over => Self::DeliveryOver,
             CacheError::Store(error) => Self::Store(error),
             CacheError::Full { .. } => Self::TooManyInFlight(error.to_string()),
+            CacheError::NotDeadLettered { .. } => Self::NotDeadLettered(error.to_string()),
             CacheError::Busy(_) => Self::Busy("the outcome of the delivery is being written"),
             CacheError::Evicted(_) => Self::Busy("the queue is being loaded"),
             // What is asked next finds that its name is gone.

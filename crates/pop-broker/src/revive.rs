@@ -96,6 +96,14 @@ struct Due<'a> {
     ends: WriteBatch,
 }
 
+/// A due delivery, and whose it is.
+struct Located<'a> {
+    found: Due<'a>,
+    group: Arc<GroupRecord>,
+    topic: Arc<Topic>,
+    consumption: Arc<Consumption>,
+}
+
 #[async_trait]
 impl RetrySink for Redelivery {
     type Token = Set;
@@ -103,6 +111,11 @@ impl RetrySink for Redelivery {
     async fn revive(&self, due: &Checkpoint) -> Result<Revival<Set>, SinkError> {
         let core = self.core.upgrade().ok_or("the broker is closed")?;
         core.revive(due).await
+    }
+
+    async fn dead_letter(&self, due: &Checkpoint) -> Result<Revival<Set>, SinkError> {
+        let core = self.core.upgrade().ok_or("the broker is closed")?;
+        core.given_up(due).await
     }
 
     fn settled(&self, due: &Checkpoint, token: Durable<Set>) {
@@ -122,7 +135,7 @@ impl RetrySink for Redelivery {
                     offset = due.identity.offset.get(),
                     attempts = due.delivery_attempt,
                     dead_letter_offset = offset.get(),
-                    "a message used up its attempts and is in the dead-letter topic"
+                    "a message is in the dead-letter topic"
                 );
                 if let Some(core) = &core {
                     core.consumptions.wake(topic);
@@ -160,30 +173,15 @@ impl RetrySink for Redelivery {
 
 impl Core {
     async fn revive(self: &Arc<Self>, due: &Checkpoint) -> Result<Revival<Set>, SinkError> {
-        let queue = due.identity.queue;
-        let group = self.catalog.group_by_id(queue.group);
-        let topic = self.catalog.topic_by_id(queue.topic);
-        let (Some(group), Some(topic)) = (group, topic) else {
-            return Ok(gone(
-                due,
-                "its group or topic is deleted",
-                WriteBatch::new(),
-            ));
+        let Located {
+            found,
+            group,
+            topic,
+            consumption,
+        } = match self.locate(due).await? {
+            Ok(located) => located,
+            Err(gone) => return Ok(gone),
         };
-        let consumption = self.consumptions.get(&group, &topic).await?;
-        let found = self.found(&consumption, due).await?;
-        let Some(found) = found else {
-            let why = "its retry entry is gone";
-            return Ok(gone(due, why, WriteBatch::new()));
-        };
-        let source = consumption.queue(found.source.queue);
-        let epoch = self
-            .cached(&consumption, source)
-            .await?
-            .look(pop_cache::LeaseQueue::epoch);
-        if epoch != found.epoch && !Mutant::ResetKeepsTheEpoch.is_on() {
-            return Ok(gone(due, "its queue was reset", found.ends));
-        }
         let is_uncounted = due.suspend || self.releases.contains(&due.identity);
         let attempts = if is_uncounted {
             due.delivery_attempt.saturating_sub(1)
@@ -193,7 +191,9 @@ impl Core {
         let allowed =
             group.policy.delivery_attempts_max() + u32::from(Mutant::OneAttemptTooMany.is_on());
         if attempts >= allowed {
-            return self.dead_letter(found, &group, &topic).await;
+            let deliveries = due.delivery_attempt;
+            let reason = format!("delivered {deliveries} times without an acknowledgement");
+            return self.dead_letter(found, &group, &topic, reason).await;
         }
         if !self.is_in_log(found.source, found.offset).await? {
             return Ok(gone(due, "its message is no longer in the log", found.ends));
@@ -221,6 +221,55 @@ impl Core {
             writes,
             token: Set::Retry(arrival),
         })
+    }
+
+    /// What becomes of a delivery that its consumer gave up.
+    async fn given_up(self: &Arc<Self>, due: &Checkpoint) -> Result<Revival<Set>, SinkError> {
+        let located = match self.locate(due).await? {
+            Ok(located) => located,
+            Err(gone) => return Ok(gone),
+        };
+        let deliveries = due.delivery_attempt;
+        let reason = format!("given up by its consumer at delivery {deliveries}");
+        let Located {
+            found,
+            group,
+            topic,
+            ..
+        } = located;
+        self.dead_letter(found, &group, &topic, reason).await
+    }
+
+    /// Where a due delivery belongs; or how it ends, if that is no more.
+    async fn locate<'a>(
+        self: &Arc<Self>,
+        due: &'a Checkpoint,
+    ) -> Result<Result<Located<'a>, Revival<Set>>, SinkError> {
+        let queue = due.identity.queue;
+        let group = self.catalog.group_by_id(queue.group);
+        let topic = self.catalog.topic_by_id(queue.topic);
+        let (Some(group), Some(topic)) = (group, topic) else {
+            let why = "its group or topic is deleted";
+            return Ok(Err(gone(due, why, WriteBatch::new())));
+        };
+        let consumption = self.consumptions.get(&group, &topic).await?;
+        let Some(found) = self.found(&consumption, due).await? else {
+            return Ok(Err(gone(due, "its retry entry is gone", WriteBatch::new())));
+        };
+        let source = consumption.queue(found.source.queue);
+        let epoch = self
+            .cached(&consumption, source)
+            .await?
+            .look(pop_cache::LeaseQueue::epoch);
+        if epoch != found.epoch && !Mutant::ResetKeepsTheEpoch.is_on() {
+            return Ok(Err(gone(due, "its queue was reset", found.ends)));
+        }
+        Ok(Ok(Located {
+            found,
+            group,
+            topic,
+            consumption,
+        }))
     }
 
     /// Whether a message that was delivered is there still. Only retention takes one away,
@@ -275,6 +324,7 @@ impl Core {
         due: Due<'_>,
         group: &GroupRecord,
         topic: &Topic,
+        reason: String,
     ) -> Result<Revival<Set>, SinkError> {
         let attempts = due.checkpoint.delivery_attempt;
         let found = self.log.referenced(due.source, due.offset).await?;
@@ -296,7 +346,7 @@ impl Core {
             origin: Some(DeadLetterOrigin {
                 topic: topic.record().name.to_string(),
                 message_id: message.message_id.clone(),
-                reason: format!("delivered {attempts} times without an acknowledgement"),
+                reason,
                 delivery_attempts: attempts,
             }),
             stored_at: self.clock.wall(),

@@ -47,6 +47,21 @@ impl Core {
         Ok(self.handles.seal(&identity))
     }
 
+    /// Moves the message of a delivery to the dead-letter topic: its consumer gave it up.
+    pub(crate) async fn give_up(
+        &self,
+        group: &GroupName,
+        topic: &TopicName,
+        handle: &str,
+    ) -> Result<(), BrokerError> {
+        let (identity, cached) = self.delivery(group, topic, handle).await?;
+        let durability = self.options.ack_durability;
+        self.cache
+            .dead_letter(&cached, &identity, durability)
+            .await?;
+        Ok(())
+    }
+
     /// The delivery that a handle names, if it is one of this group and topic, and the
     /// queue that it is of.
     async fn delivery(

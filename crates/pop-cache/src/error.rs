@@ -1,6 +1,6 @@
 //! Why the cache could not do what it was asked.
 
-use pop_model::SubscriptionQueue;
+use pop_model::{Offset, SubscriptionQueue};
 
 /// An error of the cache.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,18 @@ pub enum CacheError {
     /// The outcome of the delivery was being written for too long.
     #[error("{0}: the outcome of the delivery is still being written; try again")]
     Busy(SubscriptionQueue),
+    /// A delivery that its consumer gave up is not in the dead-letter topic.
+    #[error(
+        "{queue}, offset {offset}: it could not be moved to the dead-letter topic and goes on: {reason}"
+    )]
+    NotDeadLettered {
+        /// Where.
+        queue: SubscriptionQueue,
+        /// Which.
+        offset: Offset,
+        /// Why.
+        reason: String,
+    },
     /// The store's.
     #[error(transparent)]
     Store(#[from] pop_store::Error),

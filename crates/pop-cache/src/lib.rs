@@ -9,6 +9,7 @@ mod cache;
 mod cached;
 mod closing;
 mod count;
+mod dead_letter;
 mod ends;
 mod error;
 mod flush;
@@ -31,7 +32,7 @@ pub use hand_out::Reserved;
 pub use options::CacheOptions;
 pub use queue::{
     Ack, Admitted, Change, Counts, GiveBack, Granted, Keep, LeaseQueue, Reservation, Restored,
-    RestoredParked, Run, SettlePlan, StagedLease, Terms, Why,
+    RestoredParked, Run, SettlePlan, StagedLease, Taken, Terms, Why,
 };
 pub use repeat::Reread;
 pub use sink::{Failure, RetrySink, Revival, RevivalKind, SinkError, decide};

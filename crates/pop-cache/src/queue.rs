@@ -43,7 +43,7 @@ use pop_store::table::parked::Parked;
 pub use hand_out::{GiveBack, Granted, Reservation, Terms};
 pub use parking::Admitted;
 pub use plan::{Keep, SettlePlan};
-pub use settle::{Ack, Change};
+pub use settle::{Ack, Change, Taken};
 pub use sweep::{StagedLease, Why};
 
 use groups::MessageGroups;

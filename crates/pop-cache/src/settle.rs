@@ -15,7 +15,7 @@ use crate::{
 
 /// How often a compare-and-write is tried again when the row changes under it. Each change
 /// is a renewal or a back-off, so more than a few mean that something is wrong.
-const TRIES_MAX: usize = 16;
+pub(crate) const TRIES_MAX: usize = 16;
 
 impl<K: RetrySink> LeaseCache<K> {
     /// Ends a delivery. `Buffered` answers at once and is synced with the next flush;
@@ -238,7 +238,7 @@ impl<K: RetrySink> LeaseCache<K> {
     }
 
     /// The row of exactly this delivery.
-    async fn row(&self, identity: &DeliveryIdentity) -> Result<(Bytes, Checkpoint)> {
+    pub(crate) async fn row(&self, identity: &DeliveryIdentity) -> Result<(Bytes, Checkpoint)> {
         let store = &self.inner.store;
         let row = store.get(LEASE, &identity.lease_key()).await?;
         let row = row.ok_or(CacheError::Over)?;

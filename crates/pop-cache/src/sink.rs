@@ -55,6 +55,15 @@ pub trait RetrySink: fmt::Debug + Send + Sync + 'static {
     ///   and tried again with back-off.
     async fn revive(&self, due: &Checkpoint) -> Result<Revival<Self::Token>, SinkError>;
 
+    /// Decides about a delivery that its consumer gave up: its message goes to the dead
+    /// letters, whatever attempts are left. The contract is that of [`revive`](Self::revive).
+    ///
+    /// A sink without dead letters refuses, and the delivery goes on.
+    async fn dead_letter(&self, due: &Checkpoint) -> Result<Revival<Self::Token>, SinkError> {
+        let _ = due;
+        Err("there are no dead letters here".into())
+    }
+
     /// The batch is committed: memory may follow, and waiting consumers be woken.
     fn settled(&self, due: &Checkpoint, token: Durable<Self::Token>);
 
@@ -110,10 +119,16 @@ pub async fn decide<K: RetrySink>(
     limit: Duration,
 ) -> Result<Revival<K::Token>, Failure> {
     // The call itself is inside the future, so that what it throws is an outcome, too.
-    let call = async { sink.revive(due).await };
+    outcome_of(async { sink.revive(due).await }, limit).await
+}
+
+/// One outcome of everything that can go wrong in a call of a sink.
+pub(crate) async fn outcome_of<T>(
+    call: impl Future<Output = Result<T, SinkError>>,
+    limit: Duration,
+) -> Result<T, Failure> {
     match tokio::time::timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
-        Ok(Ok(Ok(revival))) => Ok(revival),
-        Ok(Ok(Err(error))) => Err(Failure::Error(error)),
+        Ok(Ok(decided)) => decided.map_err(Failure::Error),
         Ok(Err(panic)) => Err(Failure::Panicked(panic_message(panic.as_ref()))),
         Err(_) => Err(Failure::TimedOut(limit)),
     }

@@ -1,4 +1,5 @@
-//! What a consumer does with its receipt handles: AckMessage and ChangeInvisibleDuration.
+//! What a consumer does with its receipt handles: AckMessage, ChangeInvisibleDuration and
+//! ForwardMessageToDeadLetterQueue.
 
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use futures::{StreamExt, stream};
 use pop_proto::v2::{
     AckMessageEntry, AckMessageRequest, AckMessageResponse, AckMessageResultEntry,
     ChangeInvisibleDurationRequest, ChangeInvisibleDurationResponse, Code,
+    ForwardMessageToDeadLetterQueueRequest, ForwardMessageToDeadLetterQueueResponse,
 };
 
 use super::{
@@ -105,6 +107,24 @@ async fn changed(
     let changed = changed.await.map_err(Refusal::of_handle)?;
     rpc.push.ended(&caller.id, handle);
     Ok(changed.into())
+}
+
+/// Moves a message to the dead-letter topic. The attempts that a client counts are not
+/// looked at: one of them sends the number of the delivery, another one its own tries.
+pub(super) async fn give_up(
+    rpc: &Rpc,
+    caller: &Caller,
+    request: ForwardMessageToDeadLetterQueueRequest,
+) -> Result<ForwardMessageToDeadLetterQueueResponse, Refusal> {
+    let group = caller.group(&request.group.unwrap_or_default())?;
+    let topic = caller.readable_topic(&request.topic.unwrap_or_default())?;
+    let handle = &request.receipt_handle;
+    let given_up = rpc.broker.give_up(&group, &topic, handle).await;
+    given_up.map_err(Refusal::of_handle)?;
+    rpc.push.ended(&caller.id, handle);
+    Ok(ForwardMessageToDeadLetterQueueResponse {
+        status: Some(status::ok()),
+    })
 }
 
 /// What is wrong with a duration below zero.

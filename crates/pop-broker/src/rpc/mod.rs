@@ -224,7 +224,8 @@ impl MessagingService for Rpc {
         &self,
         request: Request<v2::ForwardMessageToDeadLetterQueueRequest>,
     ) -> Result<Response<v2::ForwardMessageToDeadLetterQueueResponse>, tonic::Status> {
-        not_offered(&request, "ForwardMessageToDeadLetterQueue")
+        let caller = Caller::of(&request);
+        answer(&caller, ack::give_up(self, &caller, request.into_inner())).await
     }
 
     async fn end_transaction(

@@ -73,6 +73,10 @@ impl From<BrokerError> for Refusal {
             // Not too many requests: there are clients that give up on that at once, and
             // all of them try again after this.
             BrokerError::Recovering | BrokerError::ShuttingDown => Code::InternalServerError,
+            BrokerError::NotDeadLettered(why) => {
+                tracing::warn!(%why, "a call failed");
+                Code::InternalServerError
+            }
             BrokerError::Store(error) => {
                 // The client can't mend it, and the operator must see it.
                 tracing::warn!(%error, "a call failed");

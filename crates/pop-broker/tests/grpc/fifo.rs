@@ -3,8 +3,9 @@
 use pop_broker::{GroupSpec, TopicSpec};
 use pop_model::{GroupName, Namespace, RetryPolicy, StartPosition, TopicName};
 use pop_proto::v2::{
-    ClientType, Code, Message, MessageType, ReceiveMessageRequest, Settings, Subscription,
-    TelemetryCommand, settings::PubSub, telemetry_command::Command,
+    ClientType, Code, ForwardMessageToDeadLetterQueueRequest, Message, MessageType,
+    ReceiveMessageRequest, Settings, Subscription, TelemetryCommand, settings::PubSub,
+    telemetry_command::Command,
 };
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -118,4 +119,41 @@ async fn a_message_group_has_one_batch_out_and_another_one_goes_on() {
     assert_eq!(code(&acked.status), Code::Ok);
     let rest = receive(&mut client, request(two("z"))).await.messages;
     assert_eq!(ids(&rest), ["a3"]);
+}
+
+#[tokio::test]
+async fn a_consumer_forwards_a_message_to_the_dead_letters_and_its_group_goes_on() {
+    let server = server_with_fifo_group("ledger").await;
+    let mut client = server.client().await;
+    send_in_order(&mut client, &["a1", "a2"], "a").await;
+    let mut poll = two("x");
+    poll.batch_size = 1;
+    let first = receive(&mut client, request(poll)).await.messages;
+    let forward = ForwardMessageToDeadLetterQueueRequest {
+        group: Some(resource("ledger")),
+        topic: Some(resource("orders")),
+        receipt_handle: handle(&first[0]),
+        message_id: "a1".into(),
+        // One client counts deliveries here, another one its own tries.
+        delivery_attempt: 99,
+        max_delivery_attempts: 1,
+        ..ForwardMessageToDeadLetterQueueRequest::default()
+    };
+    // A client repeats it until it is answered OK.
+    for _ in 0..2 {
+        let call = client.forward_message_to_dead_letter_queue(request(forward.clone()));
+        let answer = call.await.unwrap().into_inner();
+        assert_eq!(code(&answer.status), Code::Ok, "{:?}", answer.status);
+    }
+    let next = receive(&mut client, request(two("y"))).await.messages;
+    assert_eq!(ids(&next), ["a2"]);
+    let dead = receive_request("%DLQ%ledger", "undertaker");
+    let dead = receive(&mut client, request(dead)).await.messages;
+    assert_eq!(ids(&dead), ["a1"]);
+
+    let mut other = forward;
+    other.receipt_handle = "made up".into();
+    let call = client.forward_message_to_dead_letter_queue(request(other));
+    let answer = call.await.unwrap().into_inner();
+    assert_eq!(code(&answer.status), Code::InvalidReceiptHandle);
 }

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use pop_model::limits;
 use pop_proto::v2::{
-    ClientType, Code, EndTransactionRequest, ForwardMessageToDeadLetterQueueRequest,
-    HeartbeatRequest, NotifyClientTerminationRequest, Publishing, PullMessageRequest,
-    QueryRouteRequest, RecallMessageRequest, Settings, Subscription, SyncLiteSubscriptionRequest,
-    TelemetryCommand, ThreadStackTrace, retry_policy::Strategy, settings::PubSub,
-    telemetry_command::Command,
+    ClientType, Code, EndTransactionRequest, HeartbeatRequest, NotifyClientTerminationRequest,
+    Publishing, PullMessageRequest, QueryRouteRequest, RecallMessageRequest, Settings,
+    Subscription, SyncLiteSubscriptionRequest, TelemetryCommand, ThreadStackTrace,
+    retry_policy::Strategy, settings::PubSub, telemetry_command::Command,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -268,10 +267,7 @@ async fn what_is_not_offered_says_so() {
     let lite = SyncLiteSubscriptionRequest::default();
     let answer = client.sync_lite_subscription(request(lite));
     let lite = answer.await.unwrap().into_inner().status;
-    let forward = ForwardMessageToDeadLetterQueueRequest::default();
-    let answer = client.forward_message_to_dead_letter_queue(request(forward));
-    let forward = answer.await.unwrap().into_inner().status;
-    for status in [end, recall, lite, forward] {
+    for status in [end, recall, lite] {
         assert_eq!(code(&status), Code::NotImplemented);
         assert!(status.unwrap().message.contains("not offered"));
     }

@@ -14,6 +14,7 @@ mod owned;
 mod world;
 
 mod bounds;
+mod dead_letters;
 mod deletion;
 mod faults;
 mod fifo;

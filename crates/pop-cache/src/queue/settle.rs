@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use pop_model::{DeliveryIdentity, Generation, LeaseTime, Mutant, Offset};
+use pop_model::{Checkpoint, DeliveryIdentity, Generation, LeaseTime, Mutant, Offset};
 
 use super::{LeaseQueue, Terms, pages::SlotState};
 
@@ -32,6 +32,21 @@ pub enum Change {
     /// Its offset is settled: if the delivery was stored, its row says so.
     Stored,
     /// The handle is of another delivery, or of none.
+    Over,
+}
+
+/// What taking a delivery out of its consumer's hands found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It is staged, for an end that is written next.
+    Staged(Box<Checkpoint>),
+    /// Its outcome is being written: try again when it is known.
+    Wait,
+    /// Its offset is settled: if the delivery was stored, its row says so.
+    Stored,
+    /// Its offset is settled, in an ordered queue: it has ended.
+    Settled,
+    /// The handle is of another delivery, or of none, or it is ready again.
     Over,
 }
 
@@ -110,6 +125,20 @@ impl LeaseQueue {
         }
         self.buffer(offset, receive);
         Change::Changed(visible_at)
+    }
+
+    /// Takes a delivery that is out and not due, to bring it to another end.
+    pub fn take(&mut self, identity: &DeliveryIdentity) -> Taken {
+        match self.find(identity) {
+            Found::Settled if self.is_ordered() => Taken::Settled,
+            Found::Settled => Taken::Stored,
+            Found::Open(SlotState::Staged(_)) => Taken::Wait,
+            Found::Open(SlotState::Buffered(_)) => {
+                let staged = self.stage_one(identity);
+                staged.map_or(Taken::Over, |due| Taken::Staged(Box::new(due)))
+            }
+            Found::Open(_) | Found::Earlier | Found::Other => Taken::Over,
+        }
     }
 
     /// Whether it is not known which message group of an ordered queue this is of.

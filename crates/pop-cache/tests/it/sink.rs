@@ -116,6 +116,15 @@ impl RetrySink for Sink {
         })
     }
 
+    /// Where another delivery would be written, the dead letter is.
+    async fn dead_letter(&self, due: &Checkpoint) -> Result<Revival<()>, SinkError> {
+        let mut revival = self.revive(due).await?;
+        if revival.kind == RevivalKind::Retried {
+            revival.kind = RevivalKind::DeadLettered;
+        }
+        Ok(revival)
+    }
+
     fn settled(&self, due: &Checkpoint, _token: Durable<()>) {
         let offset = due.identity.offset.get();
         self.told.lock().push(Told::Settled(offset));
