@@ -40,10 +40,8 @@ impl Model {
             message,
             handles: vec![handle],
         });
-        if self.cast.groups[group].is_fifo {
-            if self.messages[message].place.is_none() {
-                self.lies_at(message, arrived.place);
-            }
+        if self.cast.groups[group].is_fifo && self.messages[message].place.is_none() {
+            self.lies_at(message, arrived.place);
         }
         self.file(group, message);
         self.is_stored(message);

@@ -48,8 +48,8 @@ impl Model {
         is_one
     }
 
-    /// A receive that repeats another failed, or nobody heard its answer: its batch may be
-    /// hidden anew.
+    /// Nobody heard the answer of a receive that may repeat another: its batch may be hidden
+    /// anew. One that failed changes nothing.
     pub fn may_have_repeated(
         &mut self,
         group: usize,
@@ -109,6 +109,10 @@ impl Model {
         let Some((line, offset)) = self.line_of(message) else {
             return Ok(());
         };
+        // While it could not be read nobody knew its line, and the group may have passed it.
+        if self.messages[message].was_repaired {
+            return Ok(());
+        }
         let topic = self.messages[message].content.topic;
         let of_receive =
             |state| matches!(state, State::Leased(lease) if lease.receive == Some(receive));
@@ -132,8 +136,9 @@ impl Model {
                 continue;
             }
             // A damaged one is put away when its turn comes.
-            let passes =
-                before < offset && track.surely(is_open) && !self.messages[*other].is_damaged;
+            let of_other = &self.messages[*other];
+            let is_whole = !of_other.is_damaged && !of_other.was_repaired;
+            let passes = before < offset && track.surely(is_open) && is_whole;
             if !(passes || is_still_out && track.surely(is_out)) {
                 continue;
             }

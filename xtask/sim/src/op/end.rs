@@ -48,7 +48,6 @@ impl Op {
                         Err(error),
                         model.may_be_gone(Some(*group), *topic, at.asked),
                     )?;
-                    model.may_have_repeated(*group, *topic, *number, *invisible_ms, at);
                     let is_refused = match error {
                         BrokerError::Store(error) => error.kind() == ErrorKind::Unavailable,
                         BrokerError::TooManyInFlight(_) => true,

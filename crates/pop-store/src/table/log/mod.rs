@@ -15,7 +15,9 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use pop_model::{LogBounds, LogKey, LogQueue, Message, MessageBody, Offset, StoredKey, TopicId};
+use pop_model::{
+    LogBounds, LogKey, LogQueue, Message, MessageBody, Mutant, Offset, StoredKey, TopicId,
+};
 
 use super::{LOG, retained, value::corrupt};
 use crate::{Durability, Error, ErrorKind, Result, Scan, Store, StoreExt, WriteBatch};
@@ -184,7 +186,10 @@ impl StoreLog {
     async fn load_tail(&self, queue: LogQueue) -> Result<Arc<Tail>> {
         let store = self.inner.store.as_ref();
         let start = bounds::start(store, queue).await?;
-        let stored_end = bounds::end(store, queue).await?.unwrap_or_default();
+        let mut stored_end = bounds::end(store, queue).await?.unwrap_or_default();
+        if Mutant::LogEndGoesBack.is_on() {
+            stored_end = Offset::ZERO;
+        }
         // Rows below the start may be left, and what is deleted there is not walked.
         let first = LogKey {
             queue,
@@ -194,6 +199,7 @@ impl StoreLog {
         let scan = Scan::range(first.encode(), end).backward();
         let last = store.scan(LOG, scan.with_entries_max(1)).await?;
         let after_last = match last.into_iter().next() {
+            None if Mutant::LogEndGoesBack.is_on() => Offset::ZERO,
             // An emptied queue goes on where it was.
             None => start,
             Some(entry) => {
