@@ -152,13 +152,14 @@ impl<K: RetrySink> LeaseCache<K> {
         // What the sink waits for is proven token by token.
         let (told, tokens): (Vec<Told>, Vec<_>) = ends.into_iter().map(tell).unzip();
         let tokens: Vec<_> = tokens.into_iter().flatten().collect();
+        let durability = plan.durability();
         let work = (plan, tokens);
-        let written = self.inner.store.settle(work, batch, Durability::Buffered);
+        let written = self.inner.store.settle(work, batch, durability);
         let outcome = match written.await {
             Ok(settled) => {
                 let (plan, tokens) = settled.split();
                 self.with_state(cached, |state| {
-                    state.leases.settled(plan, Durability::Buffered);
+                    state.leases.settled(plan, durability);
                     for told in &told {
                         if let Told::Stored(offset, _) = told {
                             state.stored_begins(*offset);
@@ -242,6 +243,9 @@ impl<K: RetrySink> LeaseCache<K> {
             } else {
                 lease::delete(batch, queue, offset);
             }
+        }
+        for row in plan.rows_changed() {
+            lease::keep(batch, row);
         }
         for message in plan.parked_ended() {
             parked::delete(batch, queue, message);

@@ -139,6 +139,8 @@ pub struct LeaseQueue {
     rows_ended: Vec<Offset>,
     // Rows of open deliveries of an ordered queue.
     rows: HashMap<Offset, Checkpoint>,
+    // Those that were changed and that the store has as they were.
+    rows_changed: BTreeSet<Offset>,
     // Reserved offsets that are to be parked, with their message groups.
     parking: HashMap<Offset, u64>,
     // How many messages are parked, in memory or not, and those whose row is to go.
@@ -186,6 +188,7 @@ impl LeaseQueue {
             counts: Counts::default(),
             rows_ended: ended.into_iter().map(|(offset, _)| offset).collect(),
             rows: rows.into_iter().collect(),
+            rows_changed: BTreeSet::new(),
             parking: HashMap::new(),
             parked_count: parked.count,
             parked_ended: Vec::new(),
@@ -322,6 +325,7 @@ impl LeaseQueue {
         self.pages.is_dirty()
             || !self.rows_ended.is_empty()
             || !self.parked_ended.is_empty()
+            || !self.rows_changed.is_empty()
             || self.gate > self.committed
             || self.acks_committed > self.acks_durable
             || self.pages.has_stored_below(self.committed)

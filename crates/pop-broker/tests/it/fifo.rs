@@ -438,6 +438,41 @@ async fn a_suspended_delivery_is_not_counted_in_order_either() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handle_whose_message_was_handed_out_again_counts_no_more_after_a_crash() {
+    // P3. Mutant: that a delivery is over is not synced before the next one goes out; the
+    // crash took it, and the first handle counted as the last.
+    let world = world().await;
+    send_all(&world, &["a1", "a2"]).await;
+    let first = take(&world, 1).await;
+    world.advance(INVISIBLE).await;
+    let second = take(&world, 1).await;
+    assert_eq!(seen(&second), [("a1", 2)]);
+    let world = world.crash(0).await;
+    for delivery in [&first[0], &second[0]] {
+        let acked = world.ack("g", "orders", delivery).await;
+        assert!(matches!(acked, Err(BrokerError::DeliveryOver)), "{acked:?}");
+    }
+    assert_eq!(seen(&take(&world, 1).await), [("a1", 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_what_this_run_has_not_read_survives_the_next_restart() {
+    let world = world().await;
+    send_all(&world, &["a1", "a2"]).await;
+    let batch = take(&world, 1).await;
+    let world = world.restart().await;
+    let longer = 3 * INVISIBLE;
+    let changed = world.change("g", "orders", &batch[0], longer).await;
+    changed.unwrap();
+    let world = world.restart().await;
+    world.advance(longer - SECOND).await;
+    // Mutant: the change is in memory alone.
+    assert!(take(&world, 2).await.is_empty());
+    world.advance(SECOND).await;
+    assert_eq!(seen(&take(&world, 1).await), [("a1", 2)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_acknowledgement_counts_until_the_message_is_handed_out_again() {
     // BR-D05: the deadline alone refuses nothing. Mutant: `AckByOffsetAlone`.
     let world = world().await;

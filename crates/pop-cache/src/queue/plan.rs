@@ -11,8 +11,10 @@ const DIRTY_PAGES_MAX: usize = 128;
 const ROWS_ENDED_MAX: usize = 256;
 /// The most parked messages that one plan ends; each may have a row.
 const PARKED_ENDED_MAX: usize = 64;
+/// The most changed rows that one plan writes.
+const ROWS_CHANGED_MAX: usize = 64;
 const _: () = assert!(
-    2 * PARKED_ENDED_MAX <= ROWS_ENDED_MAX,
+    2 * PARKED_ENDED_MAX + ROWS_CHANGED_MAX <= ROWS_ENDED_MAX,
     "they are among these"
 );
 /// The most pages below the committed offset that one plan deletes.
@@ -36,6 +38,7 @@ pub struct SettlePlan {
     dropped_pages: Vec<u64>,
     rows_ended: Vec<Offset>,
     rows_settled: Vec<Offset>,
+    rows_changed: Vec<Checkpoint>,
     parks: Vec<Parked>,
     parked_ended: Vec<ParkedEnd>,
     parked_settled: Vec<Parked>,
@@ -81,6 +84,16 @@ impl SettlePlan {
     /// that it settles.
     pub const KEYS_MAX: usize = DIRTY_PAGES_MAX + ROWS_ENDED_MAX + DROPPED_PAGES_MAX + 1;
 
+    /// How it is to be written. That a delivery is over must be durable before the next one of
+    /// its message goes out: after a crash its handle would count as the last one.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        match self.keeps.iter().any(|keep| keep.is_ready) {
+            true => Durability::Synced,
+            false => Durability::Buffered,
+        }
+    }
+
     /// The committed offset to write, if it moves.
     #[must_use]
     pub fn committed(&self) -> Option<Offset> {
@@ -125,6 +138,12 @@ impl SettlePlan {
         ended.chain(self.parked_settled.iter().copied())
     }
 
+    /// The rows that were changed, to write.
+    #[must_use]
+    pub fn rows_changed(&self) -> &[Checkpoint] {
+        &self.rows_changed
+    }
+
     /// The rows of deliveries that stay open.
     pub fn rows_kept(&self) -> impl Iterator<Item = &Checkpoint> {
         self.keeps.iter().map(|keep| &keep.row)
@@ -151,7 +170,9 @@ impl LeaseQueue {
         settles.sort_unstable();
         let parked = self.parked_ended.len().min(PARKED_ENDED_MAX);
         let parked_ended: Vec<ParkedEnd> = self.parked_ended.drain(..parked).collect();
-        let ended = self.rows_ended.len().min(ROWS_ENDED_MAX - 2 * parked);
+        let rows_changed = self.take_rows_changed(&settles, &keeps);
+        let ended = ROWS_ENDED_MAX - 2 * parked - rows_changed.len();
+        let ended = self.rows_ended.len().min(ended);
         let rows_ended: Vec<Offset> = self.rows_ended.drain(..ended).collect();
         // Their rows go with a later plan, and so do their marks.
         let left = std::mem::take(&mut self.rows_ended);
@@ -199,6 +220,7 @@ impl LeaseQueue {
             parks: self.parks_of(&settles),
             parked_settled: self.parked_of(&settles),
             parked_ended,
+            rows_changed,
             settles,
             keeps,
             gate,
@@ -255,6 +277,20 @@ impl LeaseQueue {
         }
     }
 
+    /// The rows that were changed, but for those that are written or deleted anyway.
+    fn take_rows_changed(&mut self, settles: &[Offset], keeps: &[Keep]) -> Vec<Checkpoint> {
+        let mut rows = Vec::new();
+        while rows.len() < ROWS_CHANGED_MAX
+            && let Some(offset) = self.rows_changed.pop_first()
+        {
+            let is_kept = keeps.iter().any(|keep| keep.row.identity.offset == offset);
+            if !is_kept && settles.binary_search(&offset).is_err() {
+                rows.extend(self.rows.get(&offset).cloned());
+            }
+        }
+        rows
+    }
+
     fn rows_of(&self, settles: &[Offset]) -> Vec<Offset> {
         let has_row = |offset: &&Offset| self.rows.contains_key(offset);
         settles.iter().filter(has_row).copied().collect()
@@ -267,6 +303,8 @@ impl LeaseQueue {
         self.pages.put_back_dirty(&plan.dirty);
         self.rows_ended.extend(plan.rows_ended);
         self.parked_ended.extend(plan.parked_ended);
+        let changed = plan.rows_changed.iter().map(|row| row.identity.offset);
+        self.rows_changed.extend(changed);
         for (_, offset) in &plan.parks {
             self.parking.remove(offset);
         }

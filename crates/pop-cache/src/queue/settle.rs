@@ -159,7 +159,9 @@ impl LeaseQueue {
             Some(row) if row.identity == *identity && row.visible_at > LeaseTime::ZERO => {
                 row.visible_at = now.saturating_add(invisible_for);
                 row.suspend |= suspend;
-                Change::Changed(row.visible_at)
+                let changed = Change::Changed(row.visible_at);
+                self.rows_changed.insert(identity.offset);
+                changed
             }
             // It is ready, and a new lease of it is for the next receive.
             _ => Change::Over,
@@ -188,7 +190,9 @@ impl LeaseQueue {
         if self.is_of_row(identity) {
             return state.map_or(Found::Earlier, Found::Open);
         }
-        // A row says which delivery was the last: no other one of its run counts.
+        // A row says which delivery was the last, or that it is over: it is written before the
+        // next one goes out, and synced. Whether that went out nobody knows, so that no handle
+        // of its run counts then.
         let is_untouched = generation == Generation::NONE
             && offset < self.found_end
             && !self.rows.contains_key(&offset);
@@ -202,10 +206,12 @@ impl LeaseQueue {
         Found::Other
     }
 
-    /// Whether it is the delivery of an earlier run that a row of this ordered queue keeps.
+    /// Whether it is the delivery of an earlier run that goes on as a row of this ordered queue
+    /// says.
     fn is_of_row(&self, identity: &DeliveryIdentity) -> bool {
         let row = self.rows.get(&identity.offset);
-        let of_row = row.is_some_and(|row| row.identity == *identity);
+        let of_row =
+            row.is_some_and(|row| row.identity == *identity && row.visible_at > LeaseTime::ZERO);
         of_row && self.pages.generation(identity.offset) == Generation::NONE
     }
 

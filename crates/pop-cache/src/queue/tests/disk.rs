@@ -27,7 +27,7 @@ impl Disk {
         for (number, marks) in plan.pages() {
             self.pages.insert(*number, marks.clone());
         }
-        for row in plan.rows_kept() {
+        for row in plan.rows_kept().chain(plan.rows_changed()) {
             self.rows.insert(row.identity.offset, row.clone());
         }
         if let Some(committed) = plan.committed() {

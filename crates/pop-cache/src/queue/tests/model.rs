@@ -153,10 +153,12 @@ impl Model {
         let is_mine = if identity.incarnation.get() == self.run {
             generation > 0 && identity.generation == Generation::new(generation)
         } else {
-            let of_row = self.rows.get(&offset);
-            let of_row = of_row.is_some_and(|row| row.identity == *identity);
+            let is_untouched = generation == 0;
             let of_previous = identity.incarnation.get() + 1 == self.run;
-            generation == 0 && (of_row || of_previous && offset < self.found_end)
+            match self.rows.get(&offset) {
+                Some(row) => is_untouched && row.due.is_some() && row.identity == *identity,
+                None => is_untouched && of_previous && offset < self.found_end,
+            }
         };
         match (is_mine, is_staged) {
             (false, _) => Answer::Over,
