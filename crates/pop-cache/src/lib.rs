@@ -34,7 +34,7 @@ pub use queue::{
     RestoredParked, Run, SettlePlan, StagedLease, Terms, Why,
 };
 pub use repeat::Reread;
-pub use sink::{Failure, RetrySink, Revival, RevivalKind, SinkError, decide};
+pub use sink::{Decision, Failure, RetrySink, Revival, RevivalKind, SinkError, decide};
 
 #[cfg(test)]
 mod mutants;
