@@ -104,6 +104,21 @@ struct Located<'a> {
     consumption: Arc<Consumption>,
 }
 
+impl<'a> Due<'a> {
+    /// A delivery of the message's own queue.
+    fn of(checkpoint: &'a Checkpoint) -> Self {
+        let identity = checkpoint.identity;
+        Self {
+            checkpoint,
+            source: identity.queue.log_queue(),
+            offset: identity.offset,
+            epoch: identity.epoch,
+            first_popped_at: checkpoint.first_popped_at,
+            ends: WriteBatch::new(),
+        }
+    }
+}
+
 #[async_trait]
 impl RetrySink for Redelivery {
     type Token = Set;
@@ -116,6 +131,10 @@ impl RetrySink for Redelivery {
     async fn dead_letter(&self, due: &Checkpoint) -> Result<Revival<Set>, SinkError> {
         let core = self.core.upgrade().ok_or("the broker is closed")?;
         core.given_up(due).await
+    }
+
+    fn revive_now(&self, due: &Checkpoint) -> Option<Result<Revival<Set>, SinkError>> {
+        self.core.upgrade()?.revive_now(due).map(Ok)
     }
 
     fn settled(&self, due: &Checkpoint, token: Durable<Set>) {
@@ -172,6 +191,24 @@ impl RetrySink for Redelivery {
 }
 
 impl Core {
+    /// What is decided without a read and without a log line: a delivery in a queue that is
+    /// in memory, of a message that is there and has attempts left.
+    fn revive_now(&self, due: &Checkpoint) -> Option<Revival<Set>> {
+        let queue = due.identity.queue;
+        if queue.is_retry() {
+            return None;
+        }
+        let group = self.catalog.group_by_id(queue.group)?;
+        self.catalog.topic_by_id(queue.topic)?;
+        let consumption = self.consumptions.of(queue)?;
+        let epoch = self.cache.loaded(queue)?.look(pop_cache::LeaseQueue::epoch);
+        let start = self.log.open_bounds(queue.log_queue())?.start;
+        let is_plain = epoch == due.identity.epoch
+            && self.attempts(due) < attempts_max(&group)
+            && due.identity.offset >= start;
+        is_plain.then(|| self.again(&consumption, &group, Due::of(due)))
+    }
+
     async fn revive(self: &Arc<Self>, due: &Checkpoint) -> Result<Revival<Set>, SinkError> {
         let Located {
             found,
@@ -182,15 +219,7 @@ impl Core {
             Ok(located) => located,
             Err(gone) => return Ok(gone),
         };
-        let is_uncounted = due.suspend || self.releases.contains(&due.identity);
-        let attempts = if is_uncounted {
-            due.delivery_attempt.saturating_sub(1)
-        } else {
-            due.delivery_attempt
-        };
-        let allowed =
-            group.policy.delivery_attempts_max() + u32::from(Mutant::OneAttemptTooMany.is_on());
-        if attempts >= allowed {
+        if self.attempts(due) >= attempts_max(&group) {
             let deliveries = due.delivery_attempt;
             let reason = format!("delivered {deliveries} times without an acknowledgement");
             return self.dead_letter(found, &group, &topic, reason).await;
@@ -198,29 +227,46 @@ impl Core {
         if !self.is_in_log(found.source, found.offset).await? {
             return Ok(gone(due, "its message is no longer in the log", found.ends));
         }
+        Ok(self.again(&consumption, &group, found))
+    }
+
+    /// How many attempts are used up with a delivery.
+    fn attempts(&self, due: &Checkpoint) -> u32 {
+        let is_uncounted = due.suspend || self.releases.contains(&due.identity);
+        due.delivery_attempt.saturating_sub(u32::from(is_uncounted))
+    }
+
+    /// Another delivery: where it lies in a group that consumes in order, as an entry of the
+    /// retry queue else.
+    fn again(
+        &self,
+        consumption: &Arc<Consumption>,
+        group: &GroupRecord,
+        due: Due<'_>,
+    ) -> Revival<Set> {
+        let attempt = self.attempts(due.checkpoint).saturating_add(1);
         if group.fifo {
-            return Ok(Revival {
-                kind: RevivalKind::Again(attempts.saturating_add(1)),
+            return Revival {
+                kind: RevivalKind::Again(attempt),
                 writes: WriteBatch::new(),
                 token: Set::Nothing,
-            });
+            };
         }
-        let arrival = RetryArrival::new(&consumption);
+        let arrival = RetryArrival::new(consumption);
         let entry = RetryEntry {
-            source: found.source,
-            offset: found.offset,
-            epoch: found.epoch,
-            delivery_attempt: attempts.saturating_add(1),
-            first_popped_at: found.first_popped_at,
+            source: due.source,
+            offset: due.offset,
+            epoch: due.epoch,
+            delivery_attempt: attempt,
+            first_popped_at: due.first_popped_at,
         };
-        let key = arrival.key();
-        let mut writes = found.ends;
-        retry::put(&mut writes, key, &entry);
-        Ok(Revival {
+        let mut writes = due.ends;
+        retry::put(&mut writes, arrival.key(), &entry);
+        Revival {
             kind: RevivalKind::Retried,
             writes,
             token: Set::Retry(arrival),
-        })
+        }
     }
 
     /// What becomes of a delivery that its consumer gave up.
@@ -291,14 +337,7 @@ impl Core {
     ) -> Result<Option<Due<'a>>, SinkError> {
         let identity = due.identity;
         if !identity.queue.is_retry() {
-            return Ok(Some(Due {
-                checkpoint: due,
-                source: identity.queue.log_queue(),
-                offset: identity.offset,
-                epoch: identity.epoch,
-                first_popped_at: due.first_popped_at,
-                ends: WriteBatch::new(),
-            }));
+            return Ok(Some(Due::of(due)));
         }
         let key = consumption.retry_key(identity.offset);
         let Some(row) = self.store.get(RETRY, &key.encode()).await? else {
@@ -361,6 +400,10 @@ impl Core {
             token: Set::DeadLetter(append, target.topic),
         })
     }
+}
+
+fn attempts_max(group: &GroupRecord) -> u32 {
+    group.policy.delivery_attempts_max() + u32::from(Mutant::OneAttemptTooMany.is_on())
 }
 
 fn gone(due: &Checkpoint, why: &'static str, writes: WriteBatch) -> Revival<Set> {

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use pop_model::{
-    Checkpoint, Mutant, Offset, QuarantineRecord, QueueId, RetryKey, StoredValue, SubscriptionEpoch,
+    Checkpoint, MarkPage, Mutant, Offset, QuarantineRecord, QueueId, RetryKey, StoredValue,
+    SubscriptionEpoch,
 };
 use pop_store::{
     Durability, Error, ErrorKind, Outcome, Result, StoreExt, WriteBatch,
@@ -41,12 +42,15 @@ impl<T> End<T> {
         }
     }
 
-    /// How many keys it adds to a batch at most, with the page and the row of its offset.
-    fn key_count(&self) -> usize {
+    /// How many keys it adds to a batch at most. In an ordered queue its offset may have a
+    /// row and be parked, which ends with it.
+    fn key_count(&self, is_ordered: bool) -> usize {
+        let ended = if is_ordered { 2 } else { 0 };
         match self {
-            Self::Revived(_, revival) => 2 + revival.writes.key_count(),
-            Self::Written { writes, .. } => 2 + writes.key_count(),
-            Self::Quarantined(..) | Self::Stored(..) => 4,
+            Self::Revived(_, revival) => ended + revival.writes.key_count(),
+            Self::Written { writes, .. } => ended + writes.key_count(),
+            Self::Quarantined(..) => ended + 2,
+            Self::Stored(..) => 2,
             Self::Kept(_) => 1,
         }
     }
@@ -70,22 +74,47 @@ const _: () = assert!(
     "a batch of ends is worth it"
 );
 
+/// What the ends of a batch add to it at most.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    keys: usize,
+    bytes: usize,
+    /// The page of the last one: its marks are written once for all that follow there.
+    page: Option<u64>,
+}
+
+impl Size {
+    fn with<T>(self, end: &End<T>, is_ordered: bool) -> Self {
+        let (page, _) = MarkPage::locate(end.offset());
+        let is_new = self.page != Some(page);
+        Self {
+            keys: self.keys + end.key_count(is_ordered) + usize::from(is_new),
+            bytes: self.bytes + end.byte_count(),
+            page: Some(page),
+        }
+    }
+
+    fn fits(self) -> bool {
+        self.keys <= KEYS_MAX && self.bytes <= BYTES_MAX
+    }
+}
+
 /// Ends in batches of up to `count`, each of which a store takes.
-pub(crate) fn batches<T>(ends: Vec<End<T>>, count: usize) -> Vec<Vec<End<T>>> {
+pub(crate) fn batches<T>(ends: Vec<End<T>>, count: usize, is_ordered: bool) -> Vec<Vec<End<T>>> {
     let mut batches: Vec<Vec<End<T>>> = Vec::new();
-    let (mut keys, mut bytes) = (0, 0);
+    let mut size = Size::default();
     for end in ends {
-        let (more_keys, more_bytes) = (end.key_count(), end.byte_count());
-        let fits = keys + more_keys <= KEYS_MAX && bytes + more_bytes <= BYTES_MAX;
+        let grown = size.with(&end, is_ordered);
         match batches.last_mut() {
-            Some(batch) if fits && batch.len() < count => batch.push(end),
+            Some(batch) if grown.fits() && batch.len() < count => {
+                batch.push(end);
+                size = grown;
+            }
             _ => {
+                size = Size::default().with(&end, is_ordered);
                 batches.push(vec![end]);
-                (keys, bytes) = (0, 0);
             }
         }
-        keys += more_keys;
-        bytes += more_bytes;
     }
     batches
 }

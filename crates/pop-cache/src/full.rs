@@ -54,9 +54,12 @@ impl<K: RetrySink> Reserved<K> {
         });
         self.forget(offsets);
         let (cache, cached) = (&self.cache, &self.cached);
-        let ends = rows.into_iter().map(|row| cache.store_end(cached, row));
+        let ends = rows
+            .into_iter()
+            .map(|row| cache.store_end(cached, Box::new(row)));
         let mut stored = Vec::with_capacity(offsets.len());
-        for batch in batches(ends.collect(), usize::MAX) {
+        let is_ordered = cached.look(LeaseQueue::is_ordered);
+        for batch in batches(ends.collect(), usize::MAX, is_ordered) {
             let batch_granted: Vec<_> = batch.iter().filter_map(granted).collect();
             if let Err(error) = cache.commit(cached, epoch, batch).await {
                 return (stored, Some(error));

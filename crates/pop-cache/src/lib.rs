@@ -35,7 +35,7 @@ pub use queue::{
     RestoredParked, Run, SettlePlan, StagedLease, Taken, Terms, Why,
 };
 pub use repeat::Reread;
-pub use sink::{Failure, RetrySink, Revival, RevivalKind, SinkError, decide};
+pub use sink::{Decision, Failure, RetrySink, Revival, RevivalKind, SinkError, decide};
 
 #[cfg(test)]
 mod mutants;

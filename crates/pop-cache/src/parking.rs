@@ -85,7 +85,7 @@ impl<K: RetrySink> Reserved<K> {
             offset,
             writes: WriteBatch::new(),
         };
-        for batch in batches(parks.into_iter().map(park).collect(), usize::MAX) {
+        for batch in batches(parks.into_iter().map(park).collect(), usize::MAX, true) {
             self.cache.commit(&self.cached, epoch, batch).await?;
         }
         Ok(())

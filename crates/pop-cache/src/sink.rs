@@ -1,6 +1,11 @@
 //! Where a delivery goes when its time is up: the one trait that is called upward.
 
-use std::{any::Any, fmt, panic::AssertUnwindSafe, time::Duration};
+use std::{
+    any::Any,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures::FutureExt;
@@ -64,6 +69,20 @@ pub trait RetrySink: fmt::Debug + Send + Sync + 'static {
         Err("there are no dead letters here".into())
     }
 
+    /// Decides about `due` at once, where nothing has to be waited for. `None` leaves it to
+    /// [`revive`](Self::revive).
+    ///
+    /// # Contract
+    ///
+    /// - What it decides is what `revive` would, and an error or a panic is a failure of
+    ///   this one delivery.
+    /// - It never blocks: no limit of time is above it. That is what makes it cheap, where
+    ///   a million leases expire at once.
+    fn revive_now(&self, due: &Checkpoint) -> Option<Result<Revival<Self::Token>, SinkError>> {
+        let _ = due;
+        None
+    }
+
     /// The batch is committed: memory may follow, and waiting consumers be woken.
     fn settled(&self, due: &Checkpoint, token: Durable<Self::Token>);
 
@@ -98,6 +117,14 @@ pub enum Failure {
     TimedOut(Duration),
 }
 
+impl Failure {
+    fn panicked(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Self::Panicked(text.unwrap_or_else(|| "without a message".into()))
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -108,6 +135,9 @@ impl fmt::Display for Failure {
     }
 }
 
+/// What became of asking a sink about one delivery.
+pub type Decision<T> = Result<Revival<T>, Failure>;
+
 /// Asks a sink, and makes one outcome of everything that can go wrong.
 ///
 /// # Errors
@@ -117,7 +147,27 @@ pub async fn decide<K: RetrySink>(
     sink: &K,
     due: &Checkpoint,
     limit: Duration,
-) -> Result<Revival<K::Token>, Failure> {
+) -> Decision<K::Token> {
+    match decide_now(sink, due) {
+        Some(decision) => decision,
+        None => decide_later(sink, due, limit).await,
+    }
+}
+
+/// What a sink decides at once, if it does.
+pub(crate) fn decide_now<K: RetrySink>(sink: &K, due: &Checkpoint) -> Option<Decision<K::Token>> {
+    match catch_unwind(AssertUnwindSafe(|| sink.revive_now(due))) {
+        Ok(decided) => decided.map(|it| it.map_err(Failure::Error)),
+        Err(panic) => Some(Err(Failure::panicked(panic.as_ref()))),
+    }
+}
+
+/// What a sink decides that did not do so at once.
+pub(crate) async fn decide_later<K: RetrySink>(
+    sink: &K,
+    due: &Checkpoint,
+    limit: Duration,
+) -> Decision<K::Token> {
     // The call itself is inside the future, so that what it throws is an outcome, too.
     outcome_of(async { sink.revive(due).await }, limit).await
 }
@@ -129,13 +179,7 @@ pub(crate) async fn outcome_of<T>(
 ) -> Result<T, Failure> {
     match tokio::time::timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(decided)) => decided.map_err(Failure::Error),
-        Ok(Err(panic)) => Err(Failure::Panicked(panic_message(panic.as_ref()))),
+        Ok(Err(panic)) => Err(Failure::panicked(panic.as_ref())),
         Err(_) => Err(Failure::TimedOut(limit)),
     }
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "without a message".into())
 }

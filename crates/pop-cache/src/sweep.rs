@@ -22,15 +22,16 @@ use pop_model::{
 use pop_store::{Error, Outcome, Result, WriteBatch};
 
 use crate::{
-    CachedQueue, Keep, LeaseCache, LeaseQueue, RetrySink, Revival, RevivalKind, StagedLease, Why,
-    decide,
+    CachedQueue, Decision, Keep, LeaseCache, LeaseQueue, RetrySink, Revival, RevivalKind,
+    StagedLease, Why,
     ends::{End, batches, blames_the_batch, needs_reopen},
+    sink::{decide_later, decide_now},
 };
 
 /// The most leases that one sweep of a queue stages.
 const STAGED_MAX: usize = 512;
 /// The most ends in one batch: each is a row and a hint, or a few more.
-const ENDS_MAX: usize = 200;
+const ENDS_MAX: usize = 256;
 
 impl<K: RetrySink> LeaseCache<K> {
     /// Works off what is due until `stop` completes, and ends what it began.
@@ -175,52 +176,78 @@ impl<K: RetrySink> LeaseCache<K> {
 
         let limit = self.inner.options.decision_time_max;
         let sink = self.inner.sink.as_ref();
-        let decisions = due.into_iter().map(|lease| async move {
-            let decision = decide(sink, &lease.checkpoint, limit).await;
-            (lease.checkpoint, decision)
+        let mut ends = Vec::with_capacity(due.len());
+        let mut undecided = Vec::new();
+        for StagedLease { checkpoint, .. } in due {
+            match decide_now(sink, &checkpoint) {
+                Some(decision) => match self.end(cached, checkpoint, decision) {
+                    Some(end) => ends.push(end),
+                    None => return Ok(settling.leave()),
+                },
+                None => undecided.push(checkpoint),
+            }
+        }
+        let decisions = undecided.into_iter().map(|due| async move {
+            let decision = decide_later(sink, &due, limit).await;
+            (due, decision)
         });
         let mut decisions = begin_all(decisions).await.ready_chunks(ENDS_MAX);
+        settling.commit(ends).await?;
         while let Some(decided) = decisions.next().await {
-            let mut ends = Vec::with_capacity(decided.len());
-            for (due, decision) in decided {
-                match decision {
-                    Err(failure) if Mutant::OneFailureAbortsTheSweep.is_on() => {
-                        tracing::error!(%failure, "mutant: the sweep is given up");
-                        settling.open.clear();
-                        return Ok(None);
-                    }
-                    Err(failure) if Mutant::StagedClearedWhateverTheOutcome.is_on() => {
-                        tracing::error!(%failure, "mutant: nobody looks at the outcome");
-                        ends.push(End::Written {
-                            offset: due.identity.offset,
-                            writes: WriteBatch::new(),
-                        });
-                    }
-                    Ok(revival) => ends.push(self.decided(cached, due, revival)),
-                    Err(failure) => ends.push(self.failed(cached, due, &failure.to_string())),
-                }
-            }
+            let decided = decided.into_iter();
+            let ends = decided.map(|(due, decision)| self.end(cached, due, decision));
+            let Some(ends) = ends.collect() else {
+                return Ok(settling.leave());
+            };
             settling.commit(ends).await?;
         }
         Ok(settling.refused.take())
     }
 
+    /// What a decision makes of a due lease. `None` only in a mutant.
+    fn end(
+        &self,
+        cached: &CachedQueue,
+        due: Box<Checkpoint>,
+        decision: Decision<K::Token>,
+    ) -> Option<End<K::Token>> {
+        match decision {
+            Ok(revival) => Some(self.decided(cached, due, revival)),
+            Err(failure) if Mutant::OneFailureAbortsTheSweep.is_on() => {
+                tracing::error!(%failure, "mutant: the sweep is given up");
+                None
+            }
+            Err(failure) if Mutant::StagedClearedWhateverTheOutcome.is_on() => {
+                tracing::error!(%failure, "mutant: nobody looks at the outcome");
+                Some(End::Written {
+                    offset: due.identity.offset,
+                    writes: WriteBatch::new(),
+                })
+            }
+            Err(failure) => Some(self.failed(cached, *due, &failure.to_string())),
+        }
+    }
+
     fn decided(
         &self,
         cached: &CachedQueue,
-        due: Checkpoint,
+        due: Box<Checkpoint>,
         revival: Revival<K::Token>,
     ) -> End<K::Token> {
         match revival.kind {
             RevivalKind::Again(attempt) if cached.look(LeaseQueue::is_ordered) => {
-                End::Kept(Keep::ready(due, attempt))
+                End::Kept(Keep::ready(*due, attempt))
             }
             RevivalKind::Again(_) => {
                 let sink = &self.inner.sink;
                 sink.unsettled(&due, revival.token, Outcome::Refused);
-                self.failed(cached, due, "ready where it lies, in a queue without order")
+                self.failed(
+                    cached,
+                    *due,
+                    "ready where it lies, in a queue without order",
+                )
             }
-            _ => End::Revived(Box::new(due), revival),
+            _ => End::Revived(due, revival),
         }
     }
 
@@ -228,10 +255,10 @@ impl<K: RetrySink> LeaseCache<K> {
     pub(crate) fn store_end(
         &self,
         cached: &CachedQueue,
-        mut checkpoint: Checkpoint,
+        mut checkpoint: Box<Checkpoint>,
     ) -> End<K::Token> {
         if cached.look(LeaseQueue::is_ordered) {
-            return End::Kept(Keep::out(checkpoint));
+            return End::Kept(Keep::out(*checkpoint));
         }
         if Mutant::SpillRestartsTheDeadline.is_on() {
             checkpoint.visible_at = self
@@ -246,7 +273,7 @@ impl<K: RetrySink> LeaseCache<K> {
             .due
             .announce(checkpoint.identity.queue.shard(), checkpoint.visible_at);
         checkpoint.visible_at = ticket.deadline();
-        End::Stored(Box::new(checkpoint), ticket)
+        End::Stored(checkpoint, ticket)
     }
 
     /// A lease whose revive failed: stored for later, or put away for good.
@@ -272,7 +299,7 @@ impl<K: RetrySink> LeaseCache<K> {
             revive_failures: failures,
             ..due
         };
-        self.store_end(cached, later)
+        self.store_end(cached, Box::new(later))
     }
 }
 
@@ -311,7 +338,7 @@ struct Settling<'a, K: RetrySink> {
     cached: &'a Arc<CachedQueue>,
     epoch: SubscriptionEpoch,
     singly: bool,
-    open: HashSet<Offset>,
+    open: Vec<Offset>,
     refused: Option<Error>,
 }
 
@@ -328,6 +355,12 @@ impl<'a, K: RetrySink> Settling<'a, K> {
         }
     }
 
+    /// What the mutant does that gives up: all of them stay staged, for ever.
+    fn leave(&mut self) -> Option<Error> {
+        self.open.clear();
+        None
+    }
+
     /// Writes ends, each batch by itself.
     ///
     /// # Errors
@@ -335,7 +368,8 @@ impl<'a, K: RetrySink> Settling<'a, K> {
     /// Only one after which the store must be opened anew.
     async fn commit(&mut self, ends: Vec<End<K::Token>>) -> Result<()> {
         let count = if self.singly { 1 } else { ENDS_MAX };
-        for batch in batches(ends, count) {
+        let is_ordered = self.cached.look(LeaseQueue::is_ordered);
+        for batch in batches(ends, count, is_ordered) {
             let decided = match batch.as_slice() {
                 [End::Revived(due, _)] if self.singly => Some(due.identity),
                 _ => None,
@@ -360,9 +394,10 @@ impl<'a, K: RetrySink> Settling<'a, K> {
 
     /// The plan of a write answers for its ends from here on.
     async fn write(&mut self, ends: Vec<End<K::Token>>) -> Result<()> {
-        for end in &ends {
-            self.open.remove(&end.offset());
-        }
+        let mut written: Vec<_> = ends.iter().map(End::offset).collect();
+        written.sort_unstable();
+        self.open
+            .retain(|offset| written.binary_search(offset).is_err());
         self.cache.commit(self.cached, self.epoch, ends).await
     }
 
@@ -392,7 +427,7 @@ impl<K: RetrySink> Drop for Settling<'_, K> {
         let epoch = self.epoch;
         self.cache.with(self.cached, |leases| {
             if leases.epoch() == epoch {
-                for offset in self.open.drain() {
+                for offset in self.open.drain(..) {
                     leases.unstage(offset, again);
                 }
             }

@@ -178,6 +178,8 @@ impl StoredValue for Checkpoint {
     }
 
     fn size_hint(&self) -> usize {
-        120 + self.attempt_id.as_ref().map_or(0, |id| id.len())
+        let attempt_id = self.attempt_id.as_ref().map_or(0, |id| 4 + id.len());
+        let group = self.message_group_hash.map_or(0, |_| 8);
+        DeliveryIdentity::BYTES + 3 * 8 + 2 * 4 + 5 + 8 + attempt_id + group
     }
 }

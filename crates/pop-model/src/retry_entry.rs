@@ -49,4 +49,8 @@ impl StoredValue for RetryEntry {
             first_popped_at: LeaseTime::from_millis(reader.u64()?),
         })
     }
+
+    fn size_hint(&self) -> usize {
+        8 + 4 + 8 + 8 + 4 + 8
+    }
 }

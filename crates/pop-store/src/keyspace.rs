@@ -1,12 +1,12 @@
 //! The name of an ordered key space inside a store.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
 /// One ordered map of bytes to bytes inside a store.
 ///
 /// A store holds the keyspaces that it was opened with; naming another one is
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Keyspace(&'static str);
 
 impl Keyspace {
@@ -40,6 +40,22 @@ impl Keyspace {
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0
+    }
+}
+
+impl PartialOrd for Keyspace {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Keyspace {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Sorting a group compares a name with itself, nearly always.
+        if std::ptr::eq(self.0, other.0) {
+            return Ordering::Equal;
+        }
+        self.0.cmp(other.0)
     }
 }
 

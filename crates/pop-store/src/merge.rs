@@ -103,6 +103,12 @@ impl Group {
             .map(|((keyspace, key), value)| (*keyspace, key, value.as_ref()))
     }
 
+    /// The same, by value.
+    pub fn into_operations(self) -> impl Iterator<Item = (Keyspace, Bytes, Option<Bytes>)> {
+        let operations = self.operations.into_iter();
+        operations.map(|((keyspace, key), value)| (keyspace, key, value))
+    }
+
     /// How many keys the group writes.
     #[must_use]
     pub fn key_count(&self) -> usize {

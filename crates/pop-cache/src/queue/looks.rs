@@ -5,7 +5,7 @@
 //! another receive than the one it was made for: one whose look is in a later bucket has an
 //! entry there, and this one is dropped. Kept, it would be kept for ever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use pop_model::LeaseTime;
 
@@ -21,17 +21,21 @@ pub(super) struct Looks {
 #[derive(Debug)]
 struct Bucket {
     earliest: LeaseTime,
-    receives: Vec<ReceiveId>,
+    receives: VecDeque<ReceiveId>,
 }
 
 /// The entries of a bucket that was taken.
 #[derive(Debug)]
 pub(super) struct Taken {
     number: u64,
-    pub(super) receives: Vec<ReceiveId>,
+    bucket: Bucket,
 }
 
 impl Taken {
+    pub(super) fn next(&mut self) -> Option<ReceiveId> {
+        self.bucket.receives.pop_front()
+    }
+
     /// Whether a receive that is looked at `at` has an entry in a later bucket than this.
     pub(super) fn is_before(&self, at: LeaseTime) -> bool {
         self.number < number(at)
@@ -42,10 +46,18 @@ impl Looks {
     pub(super) fn insert(&mut self, at: LeaseTime, receive: ReceiveId) {
         let bucket = self.buckets.entry(number(at)).or_insert_with(|| Bucket {
             earliest: at,
-            receives: Vec::new(),
+            receives: VecDeque::new(),
         });
         bucket.earliest = bucket.earliest.min(at);
-        bucket.receives.push(receive);
+        bucket.receives.push_back(receive);
+    }
+
+    /// Puts the rest of what was taken back, before anything is inserted: as a whole, since
+    /// all of a storm may lie in one bucket.
+    pub(super) fn put_back(&mut self, taken: Taken) {
+        if !taken.bucket.receives.is_empty() {
+            self.buckets.insert(taken.number, taken.bucket);
+        }
     }
 
     /// No look is before this.
@@ -60,7 +72,7 @@ impl Looks {
         let number = *entry.key();
         (entry.get().earliest <= now).then(|| Taken {
             number,
-            receives: entry.remove().receives,
+            bucket: entry.remove(),
         })
     }
 

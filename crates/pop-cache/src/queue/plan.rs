@@ -247,7 +247,11 @@ impl LeaseQueue {
         }
         for offset in &plan.settles {
             self.settle_offset(*offset, true);
-            self.rows.remove(offset);
+        }
+        if !self.rows.is_empty() {
+            for offset in &plan.settles {
+                self.rows.remove(offset);
+            }
         }
         for keep in plan.keeps {
             self.keep(keep);

@@ -23,7 +23,7 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedLease {
     /// The delivery.
-    pub checkpoint: Checkpoint,
+    pub checkpoint: Box<Checkpoint>,
     /// Why it leaves.
     pub why: Why,
 }
@@ -47,25 +47,28 @@ impl LeaseQueue {
         let mut staged = Vec::new();
         let mut later = Vec::new();
         while staged.len() < count {
-            let Some(taken) = self.looks.take(until) else {
+            let Some(mut taken) = self.looks.take(until) else {
                 break;
             };
-            for id in &taken.receives {
-                let Some(look) = self.receives.get(*id).map(|receive| self.look_at(receive)) else {
+            while staged.len() < count {
+                let Some(id) = taken.next() else {
+                    break;
+                };
+                let Some(look) = self.receives.get(id).map(|receive| self.look_at(receive)) else {
                     continue;
                 };
                 if taken.is_before(look) {
                     continue;
                 }
-                if look > until || staged.len() >= count {
-                    // It lies in a bucket that has begun and is not due yet, or is one more
-                    // than was asked for.
-                    later.push((look, *id));
-                } else if self.stage_receive(*id, now, is_early, &mut staged) {
+                if look > until {
+                    // It lies in a bucket that has begun, and is not due yet.
+                    later.push((look, id));
+                } else if self.stage_receive(id, now, is_early, &mut staged) {
                     // Some of it stays, as its rows say.
-                    later.push((self.due_at(*id), *id));
+                    later.push((self.due_at(id), id));
                 }
             }
+            self.looks.put_back(taken);
         }
         for (look, id) in later {
             self.looks.insert(look, id);
@@ -111,6 +114,7 @@ impl LeaseQueue {
             self.pages.set_state(offset, SlotState::Staged(id));
             self.counts.buffered -= 1;
             self.counts.staged += 1;
+            let checkpoint = Box::new(checkpoint);
             staged.push(StagedLease { checkpoint, why });
         }
         stays

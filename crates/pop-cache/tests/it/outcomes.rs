@@ -1,6 +1,6 @@
 //! Whatever comes of a revive, its delivery is not lost and holds up no other.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use pop_model::{LeaseTime, Mutant};
 use pop_store::{Outcome, WriteBatch, testkit::Fault};
@@ -12,8 +12,16 @@ use crate::{
 };
 
 /// A failure of the revive of offset 1, among three that work.
+// Mutant: a panic of what is decided at once is not caught, and ends the cache.
 async fn backs_off(answer: Answer) {
+    for at_once in [false, true] {
+        backs_off_decided(answer, at_once).await;
+    }
+}
+
+async fn backs_off_decided(answer: Answer, at_once: bool) {
     let mut world = World::new();
+    world.sink.at_once.store(at_once, Ordering::Relaxed);
     world.sink.answer(0, Answer::Retry);
     world.sink.answer(1, answer);
     world.sink.answer(2, Answer::Retry);
@@ -23,7 +31,7 @@ async fn backs_off(answer: Answer) {
     // It is stored for later, with the failure counted; the others are done.
     let rows = world.rows().await;
     let [row] = rows.as_slice() else {
-        panic!("{answer:?}: {rows:?}");
+        panic!("{answer:?}, at once {at_once}: {rows:?}");
     };
     assert_eq!(row.identity.offset.get(), 1);
     assert_eq!(row.revive_failures, 1);
@@ -93,7 +101,14 @@ fn a_delivery_that_fails_too_often_goes_to_quarantine() {
 
 #[tokio::test(start_paused = true)]
 async fn all_revives_are_begun_before_any_is_waited_for() {
+    for at_once in [false, true] {
+        all_are_begun_first(at_once).await;
+    }
+}
+
+async fn all_are_begun_first(at_once: bool) {
     let mut world = World::new();
+    world.sink.at_once.store(at_once, Ordering::Relaxed);
     // More than one batch of outcomes; the last one is slow, the others answer at once.
     world.sink.answer(399, Answer::Slow(Duration::from_secs(2)));
     world.pop(400).await;

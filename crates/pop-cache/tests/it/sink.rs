@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -42,6 +43,8 @@ pub(crate) enum Told {
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     pub(crate) answers: Mutex<BTreeMap<u64, Answer>>,
+    /// It decides at once what it need not wait for.
+    pub(crate) at_once: AtomicBool,
     pub(crate) told: Mutex<Vec<Told>>,
     pub(crate) ready: Mutex<BTreeSet<SubscriptionQueue>>,
     pub(crate) woken: Notify,
@@ -50,6 +53,43 @@ pub(crate) struct Sink {
 impl Sink {
     pub(crate) fn answer(&self, offset: u64, answer: Answer) {
         self.answers.lock().insert(offset, answer);
+    }
+
+    fn answer_to(&self, offset: u64) -> Answer {
+        let answer = self.answers.lock().get(&offset).copied();
+        answer.unwrap_or(Answer::Gone)
+    }
+
+    /// What needs no waiting. Where `answer` waited, its delivery is gone after that.
+    fn decide(&self, due: &Checkpoint, answer: Answer) -> Result<Revival<()>, SinkError> {
+        let offset = due.identity.offset.get();
+        self.told.lock().push(Told::Asked(offset));
+        let mut writes = WriteBatch::new();
+        let kind = match answer {
+            Answer::Gone | Answer::PanicLater | Answer::Hang | Answer::Slow(_) => RevivalKind::Gone,
+            Answer::Retry => {
+                writes.put(META, retry_row(offset), "".into());
+                RevivalKind::Retried
+            }
+            Answer::Again => RevivalKind::Again(due.delivery_attempt + 1),
+            Answer::Fail => return Err("the log is on fire".into()),
+            Answer::PanicAtOnce => panic!("at once"),
+            Answer::Impossible => {
+                writes.require(META, "nothing".into(), "something".into());
+                RevivalKind::Retried
+            }
+            Answer::Rows(count) => {
+                for number in 0..count {
+                    writes.put(META, format!("{offset} {number}").into(), "".into());
+                }
+                RevivalKind::Retried
+            }
+        };
+        Ok(Revival {
+            kind,
+            writes,
+            token: (),
+        })
     }
 
     pub(crate) fn asked(&self, offset: u64) -> usize {
@@ -76,44 +116,25 @@ impl RetrySink for Sink {
     type Token = ();
 
     async fn revive(&self, due: &Checkpoint) -> Result<Revival<()>, SinkError> {
-        let offset = due.identity.offset.get();
-        self.told.lock().push(Told::Asked(offset));
-        let answer = self.answers.lock().get(&offset).copied();
-        let mut writes = WriteBatch::new();
-        let kind = match answer.unwrap_or(Answer::Gone) {
-            Answer::Gone => RevivalKind::Gone,
-            Answer::Retry => {
-                writes.put(META, retry_row(offset), "".into());
-                RevivalKind::Retried
-            }
-            Answer::Again => RevivalKind::Again(due.delivery_attempt + 1),
-            Answer::Fail => return Err("the log is on fire".into()),
-            Answer::PanicAtOnce => panic!("at once"),
+        let answer = self.answer_to(due.identity.offset.get());
+        let decided = self.decide(due, answer);
+        match answer {
             Answer::PanicLater => {
                 tokio::task::yield_now().await;
                 panic!("later");
             }
             Answer::Hang => std::future::pending().await,
-            Answer::Slow(duration) => {
-                tokio::time::sleep(duration).await;
-                RevivalKind::Gone
-            }
-            Answer::Impossible => {
-                writes.require(META, "nothing".into(), "something".into());
-                RevivalKind::Retried
-            }
-            Answer::Rows(count) => {
-                for number in 0..count {
-                    writes.put(META, format!("{offset} {number}").into(), "".into());
-                }
-                RevivalKind::Retried
-            }
-        };
-        Ok(Revival {
-            kind,
-            writes,
-            token: (),
-        })
+            Answer::Slow(duration) => tokio::time::sleep(duration).await,
+            _ => {}
+        }
+        decided
+    }
+
+    fn revive_now(&self, due: &Checkpoint) -> Option<Result<Revival<()>, SinkError>> {
+        let answer = self.answer_to(due.identity.offset.get());
+        let waits = matches!(answer, Answer::PanicLater | Answer::Hang | Answer::Slow(_));
+        let decides = self.at_once.load(Ordering::Relaxed) && !waits;
+        decides.then(|| self.decide(due, answer))
     }
 
     /// Where another delivery would be written, the dead letter is.

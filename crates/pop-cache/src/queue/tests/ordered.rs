@@ -28,10 +28,10 @@ fn places(granted: &[Granted]) -> Vec<u64> {
 /// What was staged goes on as rows, or is ready again for another attempt.
 fn keep(queue: &mut LeaseQueue, disk: &mut Disk, staged: Vec<StagedLease>) {
     let keeps = staged.into_iter().map(|lease| match lease.why {
-        Why::Stayed => Keep::out(lease.checkpoint),
+        Why::Stayed => Keep::out(*lease.checkpoint),
         Why::Due => {
             let attempt = lease.checkpoint.delivery_attempt + 1;
-            Keep::ready(lease.checkpoint, attempt)
+            Keep::ready(*lease.checkpoint, attempt)
         }
     });
     let plan = queue.plan(Vec::new(), keeps.collect());
@@ -331,7 +331,7 @@ fn a_delivery_that_is_put_off_is_put_off_in_memory_and_in_the_store() {
     let mut queue = fresh_ordered();
     admit(&mut queue, 1, 1, 0);
     let popped = pop_group(&mut queue, 1, 0, "a")[0].identity;
-    let due = queue.sweep(at(30_000), 9).remove(0).checkpoint;
+    let due = *queue.sweep(at(30_000), 9).remove(0).checkpoint;
     let later = Checkpoint {
         popped_at: at(30_000),
         visible_at: at(40_000),

@@ -58,7 +58,7 @@ impl World {
         for lease in staged {
             let is_due = lease.checkpoint.visible_at <= at(self.now);
             assert_eq!(lease.why == Why::Due, is_due);
-            self.stage(lease.checkpoint);
+            self.stage(*lease.checkpoint);
         }
     }
 

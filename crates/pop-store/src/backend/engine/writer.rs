@@ -190,7 +190,7 @@ impl<E: Engine> Writer<E> {
             if sync { self.sync() } else { Ok(()) }
         } else {
             self.admit(group.byte_count())
-                .and_then(|()| self.commit("write", changes(&group, &layout), sync))
+                .and_then(|()| self.commit("write", changes(group, &layout), sync))
         };
         self.answer(waiting, &outcome);
     }
@@ -382,27 +382,31 @@ impl<E: Engine> Writer<E> {
     }
 }
 
-fn changes(group: &Group, layout: &Layout) -> Changes {
+fn changes(group: Group, layout: &Layout) -> Changes {
     let space = |keyspace| {
         layout
             .space(keyspace)
             .expect("every opened keyspace is in the layout")
             .clone()
     };
+    let range_deletes = group.range_deletes().iter();
+    let range_deletes = range_deletes
+        .map(|(keyspace, start, end)| (space(*keyspace), start.clone(), end.clone()))
+        .collect();
+    // The sequence number of the group is added.
+    let mut operations: Vec<Operation> = Vec::with_capacity(group.key_count() + 1);
+    let mut last: Option<(Keyspace, Space)> = None;
+    for (keyspace, key, value) in group.into_operations() {
+        let space = match last.take() {
+            Some((of, space)) if of == keyspace => space,
+            _ => space(keyspace),
+        };
+        last = Some((keyspace, space.clone()));
+        operations.push(Operation { space, key, value });
+    }
     Changes {
-        range_deletes: group
-            .range_deletes()
-            .iter()
-            .map(|(keyspace, start, end)| (space(*keyspace), start.clone(), end.clone()))
-            .collect(),
-        operations: group
-            .operations()
-            .map(|(keyspace, key, value)| Operation {
-                space: space(keyspace),
-                key: key.clone(),
-                value: value.cloned(),
-            })
-            .collect(),
+        range_deletes,
+        operations,
     }
 }
 

@@ -36,6 +36,9 @@ use super::{
 use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan, SnapshotSupport};
 
 const NAME: &str = "fjall";
+// fjall's first worker leaves compactions to the others: with few of them it spins while
+// each is busy with one.
+const WORKERS: usize = 4;
 const CACHE_BYTES: u64 = 64 << 20;
 // In memtables. With them it bounds what an open has to read again, and what idle spaces
 // keep on disk by holding back old journals: the store's own space is in every one of them.
@@ -104,6 +107,7 @@ impl FjallEngine {
         let opened = catch_unwind(AssertUnwindSafe(|| {
             Database::builder(path)
                 .cache_size(CACHE_BYTES)
+                .worker_threads(WORKERS)
                 .max_journaling_size(journals)
                 .open()
         }));
@@ -245,12 +249,19 @@ impl Engine for FjallEngine {
                 }
             }
         }
-        for operation in &changes.operations {
-            let tree = self.tree(&operation.space)?;
-            let key = key::encode(&operation.key);
-            match &operation.value {
-                Some(value) => batch.insert(&tree, &*key, &**value),
-                None => batch.remove(&tree, &*key),
+        // They lie in order, so that a tree is looked up once.
+        let runs = changes.operations.chunk_by(|a, b| a.space == b.space);
+        for run in runs {
+            let Some(first) = run.first() else {
+                continue;
+            };
+            let tree = self.tree(&first.space)?;
+            for operation in run {
+                let key = key::encode(&operation.key);
+                match &operation.value {
+                    Some(value) => batch.insert(&tree, &*key, &**value),
+                    None => batch.remove(&tree, &*key),
+                }
             }
         }
         batch.commit().map_err(error::write_failed)

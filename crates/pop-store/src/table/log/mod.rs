@@ -169,6 +169,13 @@ impl StoreLog {
         Ok(self.tail(queue).await?.found_end)
     }
 
+    /// The bounds of a queue that was looked at in this run: nothing is read.
+    #[must_use]
+    pub fn open_bounds(&self, queue: LogQueue) -> Option<LogBounds> {
+        let tails = self.inner.tails.lock();
+        tails.open.get(&queue).map(|tail| tail.readable())
+    }
+
     async fn tail(&self, queue: LogQueue) -> Result<Arc<Tail>> {
         if let Some(tail) = self.inner.tails.lock().open.get(&queue) {
             return Ok(Arc::clone(tail));
