@@ -51,11 +51,11 @@ fn every_setting_has_an_environment_variable_and_a_default() {
         .filter_map(|line| line.trim().strip_prefix("--"));
     let mut flags: Vec<_> = flags.filter_map(|line| line.split(' ').next()).collect();
     flags.sort_unstable();
-    assert_eq!(flags.len(), 17, "{flags:?}");
+    assert_eq!(flags.len(), 21, "{flags:?}");
     for flag in flags {
         let variable = format!("[env: POP_{}=", flag.replace('-', "_").to_uppercase());
         assert!(text.contains(&variable), "{flag}");
     }
     // All but the file and the two of a certificate, which are absent by default.
-    assert_eq!(text.matches("[default: ").count(), 14, "{text}");
+    assert_eq!(text.matches("[default: ").count(), 18, "{text}");
 }
