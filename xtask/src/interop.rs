@@ -166,7 +166,9 @@ impl Round<'_> {
     fn run(&self, shell: &Shell, clients: &[Client]) -> Vec<Row> {
         let log = self.logs.join(format!("broker-{}.log", self.backend));
         let mut rows = Vec::new();
-        match Broker::start(shell, &self.options.broker_binary, self.backend, &log) {
+        let binary = &self.options.broker_binary;
+        let config = ordered_groups(clients);
+        match Broker::start(shell, binary, self.backend, &config, &log) {
             Ok(broker) => {
                 rows.extend(self.run_clients(&broker, clients));
                 if let Err(error) = broker.stop() {
@@ -259,7 +261,7 @@ impl Round<'_> {
         command
             .args(["--endpoint", &broker.endpoint()])
             .args(["--topic", &format!("interop-{name}")])
-            .args(["--group", &format!("interop-{name}-group")])
+            .args(["--group", &group(client.language)])
             .args(["--messages", &self.options.messages.to_string()])
             .args(["--max-body", &BODY_BYTES_MAX.to_string()])
             .args(["--invisible-seconds", &INVISIBLE_SECONDS.to_string()])
@@ -278,6 +280,20 @@ impl Round<'_> {
         )?;
         Ok(finished.took)
     }
+}
+
+fn group(language: &Language) -> String {
+    format!("interop-{}-group", language.name)
+}
+
+/// Groups that consume in order are not made on demand. Two attempts, so that what is never
+/// consumed is a dead letter soon.
+fn ordered_groups(clients: &[Client]) -> String {
+    let table = |client: &Client| {
+        let group = group(client.language);
+        format!("[[groups]]\nname = \"{group}-in-order\"\nfifo = true\ndelivery-attempts-max = 2\n")
+    };
+    clients.iter().map(table).collect()
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

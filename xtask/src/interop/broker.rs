@@ -20,18 +20,29 @@ pub(super) struct Broker {
     child: Child,
     address: SocketAddr,
     _data: TempDir,
+    _config: TempDir,
 }
 
 impl Broker {
-    /// Starts `binary` on an empty folder of the store `backend` and waits until it accepts.
-    pub(super) fn start(shell: &Shell, binary: &Path, backend: &str, log: &Path) -> Result<Self> {
-        let data = shell.create_temp_dir()?;
+    /// Starts `binary` on an empty folder of the store `backend`, with `config` in its
+    /// configuration file, and waits until it accepts.
+    pub(super) fn start(
+        shell: &Shell,
+        binary: &Path,
+        backend: &str,
+        config: &str,
+        log: &Path,
+    ) -> Result<Self> {
+        let (data, folder) = (shell.create_temp_dir()?, shell.create_temp_dir()?);
+        let file = folder.path().join("broker.toml");
+        shell.write_file(&file, config)?;
         let (address, admin) = free_addresses()?;
         let mut command = Command::new(binary);
         command
             .arg("serve")
             .args([OsStr::new("--store"), OsStr::new(backend)])
             .args([OsStr::new("--data"), data.path().as_os_str()])
+            .args([OsStr::new("--config"), file.as_os_str()])
             .args([
                 "--listen",
                 &address.to_string(),
@@ -43,6 +54,7 @@ impl Broker {
             child,
             address,
             _data: data,
+            _config: folder,
         };
         broker.wait_until_accepting(log)?;
         Ok(broker)

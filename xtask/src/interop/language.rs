@@ -35,6 +35,8 @@ const GRPC_ROOTS_VARIABLE: &str = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH";
 /// One client.
 pub(super) struct Language {
     pub(super) name: &'static str,
+    /// Where its program is, and what it shares with others there.
+    folder: &'static str,
     /// Name and version as the program itself reports them, so that another one shows.
     pub(super) client: &'static str,
     /// Commands that succeed where the toolchain is there.
@@ -47,18 +49,25 @@ pub(super) struct Language {
 pub(super) const LANGUAGES: &[Language] = &[
     Language {
         name: "python",
+        folder: "python",
         client: "rocketmq-python-client 5.1.2",
         tools: &[&["python3", "-c", "import ensurepip, venv"]],
         trust: Trust::Roots,
         prepare: prepare_python,
-        program: |places| {
-            let mut command = Command::new(places.output.join("venv/bin/python"));
-            command.arg("-B").arg(places.source.join("roundtrip.py"));
-            command
-        },
+        program: |places| python(places, "roundtrip.py"),
+    },
+    Language {
+        name: "python-push",
+        folder: "python",
+        client: "rocketmq-python-client 5.1.2",
+        tools: &[&["python3", "-c", "import ensurepip, venv"]],
+        trust: Trust::Roots,
+        prepare: prepare_python,
+        program: |places| python(places, "push.py"),
     },
     Language {
         name: "node",
+        folder: "node",
         client: "rocketmq-client-nodejs 1.0.8",
         tools: &[&["node", "--version"], &["npm", "--version"]],
         trust: Trust::Roots,
@@ -71,6 +80,7 @@ pub(super) const LANGUAGES: &[Language] = &[
     },
     Language {
         name: "rust",
+        folder: "rust",
         client: "rocketmq 5.0.0",
         tools: &[&["cargo", "--version"]],
         trust: Trust::NoTls,
@@ -84,6 +94,7 @@ pub(super) const LANGUAGES: &[Language] = &[
     },
     Language {
         name: "java",
+        folder: "java",
         client: "rocketmq-client-java 5.2.0",
         tools: &[&["javac", "--version"], &["mvn", "--version"]],
         trust: Trust::Any,
@@ -105,6 +116,7 @@ pub(super) const LANGUAGES: &[Language] = &[
     },
     Language {
         name: "go",
+        folder: "go",
         client: "rocketmq-clients/golang/v5 5.1.4",
         tools: &[&["go", "version"]],
         trust: Trust::Any,
@@ -152,11 +164,11 @@ pub(super) struct Places {
 impl Places {
     /// Nothing is ever written to the source tree, so that a clean clone stays clean.
     pub(super) fn new(language: &Language, output: &Path) -> Self {
-        let root = output.join(language.name);
+        let root = output.join(language.folder);
         Self {
             source: crate::workspace::root()
                 .join("xtask/interop")
-                .join(language.name),
+                .join(language.folder),
             home: root.join("home"),
             log: root.join("prepare.log"),
             output: root.join("build"),
@@ -192,6 +204,12 @@ impl Places {
         fs::write(mark, wanted)?;
         Ok(())
     }
+}
+
+fn python(places: &Places, program: &str) -> Command {
+    let mut command = Command::new(places.output.join("venv/bin/python"));
+    command.arg("-B").arg(places.source.join(program));
+    command
 }
 
 fn prepare_python(places: &Places) -> Result<()> {

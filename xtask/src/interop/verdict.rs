@@ -118,7 +118,7 @@ fn judge_text(language: &Language, messages: u32, ended: Ended, text: &str) -> R
 /// Prints the table; an error if a row is a failure.
 pub(super) fn conclude(rows: &[Row]) -> Result<()> {
     say(&format!(
-        "\n{:<9}{:<34}{:<9}result",
+        "\n{:<13}{:<34}{:<9}result",
         "language", "client", "store"
     ));
     for Row {
@@ -128,7 +128,7 @@ pub(super) fn conclude(rows: &[Row]) -> Result<()> {
         verdict,
     } in rows
     {
-        say(&format!("{language:<9}{client:<34}{backend:<9}{verdict}"));
+        say(&format!("{language:<13}{client:<34}{backend:<9}{verdict}"));
     }
     let failed = rows.iter().filter(|row| row.problem().is_some()).count();
     ensure!(failed == 0, "interop: {failed} of {} failed", rows.len());
