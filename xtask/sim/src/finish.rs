@@ -84,7 +84,8 @@ async fn receive_all(sim: &mut Sim, group: usize, topic: usize) -> Checked {
         }
         if ready > 0 {
             let what = format!(
-                "a receive by group {group} came back empty although {ready} messages of topic {topic} are ready"
+                "a receive by group {group} came back empty although {ready} messages of topic {topic} are ready: {}",
+                sim.ready_text(group, topic)
             );
             return Err(Violation::new("P5 what is ready is handed out", what));
         }

@@ -426,6 +426,41 @@ async fn what_is_in_quarantine_keeps_its_message() {
     assert_eq!(retained(&store).await, [0, 1, 3, 6, 7]);
 }
 
+/// A message that could not be read and can be again becomes a retry entry of its group.
+#[tokio::test]
+async fn what_leaves_quarantine_keeps_its_message_as_long_as_it_is_worked_on() {
+    let (store, log) = world().await;
+    let unread = LogKey {
+        queue: QUEUE,
+        offset: at(8),
+    };
+    let record = QuarantineRecord {
+        reason: "a test".into(),
+        keyspace: LOG.name().into(),
+        key: unread.encode(),
+        value: Bytes::new(),
+        at: WallTime::default(),
+        group: Some(LEASING),
+    };
+    let mut batch = WriteBatch::new();
+    quarantine::put_copy(&mut batch, 1, record);
+    store.write(batch, Durability::Buffered).await.unwrap();
+    retain_and_sweep(&log).await.unwrap();
+    let (row, _) = quarantine::get(&store, 1).await.unwrap().unwrap();
+    let mut batch = WriteBatch::new();
+    quarantine::remove(&mut batch, 1, row);
+    retry::put(&mut batch, retry_key(LEASING, 9), &entry(8));
+    store.write(batch, Durability::Buffered).await.unwrap();
+    retain_and_sweep(&log).await.unwrap();
+    // Mutant: it is kept for the record alone, and ends with it.
+    assert_eq!(retained(&store).await, [0, 1, 2, 3, 4, 6, 7, 8]);
+    let mut batch = WriteBatch::new();
+    batch.delete(RETRY, retry_key(LEASING, 9).encode());
+    store.write(batch, Durability::Buffered).await.unwrap();
+    retain_and_sweep(&log).await.unwrap();
+    assert_eq!(retained(&store).await, [0, 1, 2, 3, 4, 6, 7]);
+}
+
 /// The retry queue has gone on behind the entry of a delivery that is stored: the entry is
 /// there until that delivery ends.
 #[tokio::test]

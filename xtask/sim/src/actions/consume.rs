@@ -76,7 +76,8 @@ async fn receive_all(sim: &mut Sim, ops: Vec<Op>) -> Checked {
     for answer in answers {
         if matches!(&answer, Answer::Received(Some(Ok(deliveries))) if deliveries.is_empty()) {
             let what = format!(
-                "a receive of {wanted} by group {group} came back empty although {ready} messages of topic {topic} are ready"
+                "a receive of {wanted} by group {group} came back empty although {ready} messages of topic {topic} are ready: {}",
+                sim.ready_text(group, topic)
             );
             return Err(Violation::new("P5 what is ready is handed out", what));
         }

@@ -65,6 +65,7 @@ actions! {
     "change what may be over", 2, settle::change_any;
     "everything at once", 5, settle::everything_at_once;
     "wait", 6, time::wait;
+    "wait while nothing can be read", 2, time::wait_while_reads_fail;
     "shift the wall clock", 1, time::shift_the_wall_clock;
     "restart", 1, power::restart;
     "crash", 1, power::crash;

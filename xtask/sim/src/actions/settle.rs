@@ -124,9 +124,15 @@ pub(super) async fn change_to_an_equal_deadline(sim: &mut Sim, random: &mut Rand
         return Ok(());
     }
     let (delivery, lease) = out.swap_remove(random.index(out.len()));
+    let stay = sim.cast.tuning.stay_ms;
+    if random.chance(1, 2) && lease.until_at_least > now + stay {
+        // By then it is stored.
+        sim.advance(stay);
+        sim.rest(120).await;
+    }
     let mut op = any_change(delivery, random);
     if let Op::Change { invisible_ms, .. } = &mut op {
-        *invisible_ms = lease.until_at_least - now;
+        *invisible_ms = lease.until_at_least - sim.world.now();
     }
     sim.perform(vec![op]).await.map(drop)
 }

@@ -1,6 +1,6 @@
 //! Time that passes, and clocks that are set.
 
-use pop_store::testkit::Random;
+use pop_store::testkit::{Call, Fault, Random};
 
 use crate::{sim::Sim, violation::Checked};
 
@@ -15,6 +15,25 @@ pub(super) async fn wait(sim: &mut Sim, random: &mut Random) -> Checked {
     sim.advance(millis);
     let rest = [0, 10, 120, 1_500][random.index(4)];
     sim.rest(rest).await;
+    Ok(())
+}
+
+/// Leases end while what they are about can't be read: each is tried again later, and is
+/// then what it was.
+pub(super) async fn wait_while_reads_fail(sim: &mut Sim, random: &mut Random) -> Checked {
+    for nth in 1..=2 + random.below(6) {
+        sim.world.faults.arm(Call::Get, nth, Fault::Refuse);
+    }
+    let millis = match random.below(3) {
+        0 => random.below(60_000),
+        _ => to_a_deadline(sim, random),
+    };
+    sim.advance(millis);
+    sim.rest(150).await;
+    sim.world.faults.disarm();
+    // The first delay after a failed revive.
+    sim.advance(10_000 + random.below(1_000));
+    sim.rest(150).await;
     Ok(())
 }
 

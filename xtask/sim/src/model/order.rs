@@ -132,13 +132,12 @@ impl Model {
                 continue;
             };
             let track = &self.tracks[group][*other];
-            if *other == message || of != line || track.maybe(of_receive) {
+            let of_other = &self.messages[*other];
+            if *other == message || of != line || of_other.was_repaired || track.maybe(of_receive) {
                 continue;
             }
             // A damaged one is put away when its turn comes.
-            let of_other = &self.messages[*other];
-            let is_whole = !of_other.is_damaged && !of_other.was_repaired;
-            let passes = before < offset && track.surely(is_open) && is_whole;
+            let passes = before < offset && track.surely(is_open) && !of_other.is_damaged;
             if !(passes || is_still_out && track.surely(is_out)) {
                 continue;
             }

@@ -8,20 +8,20 @@ use crate::violation::{Checked, Violation};
 const STORED_UNCOUNTED: u64 = 2;
 
 impl Model {
-    /// How many messages of a topic a group must be able to get. Leases count that were
-    /// over between these moments of lease time: nothing went wrong since.
-    pub fn ready_count(&self, group: usize, topic: usize, over: std::ops::Range<Millis>) -> usize {
-        if self.may_be_held_back(group) {
-            return 0;
-        }
+    /// The messages of a topic that a group must be able to get. Those whose leases were over
+    /// between these moments of lease time are among them: nothing went wrong since.
+    pub fn ready(
+        &self,
+        group: usize,
+        topic: usize,
+        over: std::ops::Range<Millis>,
+    ) -> impl Iterator<Item = usize> {
         // What is ready in order depends on what is before it: the end of a run tells.
-        if self.cast.groups[group].is_fifo {
-            return 0;
-        }
-        let open = self.open[group][topic].iter();
-        open.filter(|it| !self.messages[**it].is_damaged)
-            .filter(|it| self.is_ready(group, **it, &over))
-            .count()
+        let is_known = !self.may_be_held_back(group) && !self.cast.groups[group].is_fifo;
+        let open = self.open[group][topic].iter().copied();
+        open.filter(move |it| {
+            is_known && !self.messages[*it].is_damaged && self.is_ready(group, *it, &over)
+        })
     }
 
     /// Whether a message can be handed out, for sure.

@@ -5,7 +5,7 @@ use pop_store::ErrorKind;
 
 use super::{Answer, Op, answer::told};
 use crate::{
-    model::{Model, Told, Window},
+    model::{Delivery, Model, Told, Window},
     violation::{Checked, Violation},
 };
 
@@ -69,8 +69,8 @@ impl Op {
                 }
             },
             (Self::Ack { delivery, .. }, Answer::Acked(outcome)) => {
-                let may_be_gone = model.delivery_may_be_gone(*delivery, at.asked);
-                model.acked(*delivery, told(outcome.as_ref(), may_be_gone)?, at)
+                let told = told_of(*delivery, outcome.as_ref(), at, model)?;
+                model.acked(*delivery, told, at)
             }
             (
                 Self::Change {
@@ -81,8 +81,7 @@ impl Op {
                 },
                 Answer::Changed(outcome),
             ) => {
-                let may_be_gone = model.delivery_may_be_gone(*delivery, at.asked);
-                let told = told(outcome.as_ref(), may_be_gone)?;
+                let told = told_of(*delivery, outcome.as_ref(), at, model)?;
                 model.changed(*delivery, told, *invisible_ms, *suspend, at)?;
                 if let Ok(handle) = outcome {
                     model.deliveries[*delivery].handles.push(handle.clone());
@@ -137,4 +136,19 @@ impl Op {
             )),
         }
     }
+}
+
+/// What an outcome of a call with a handle means. A delivery of what is being deleted may be
+/// over, or its topic or its group gone.
+fn told_of<T>(
+    delivery: Delivery,
+    outcome: Result<T, &BrokerError>,
+    at: Window,
+    model: &Model,
+) -> Checked<Told> {
+    let may_be_gone = model.delivery_may_be_gone(delivery, at.asked);
+    Ok(match told(outcome, may_be_gone)? {
+        Told::Over if may_be_gone => Told::Gone,
+        told => told,
+    })
 }

@@ -169,7 +169,17 @@ impl Sim {
     /// How many messages of a topic a group must be able to get now.
     pub fn ready_count(&self, group: usize, topic: usize) -> usize {
         let over = self.lease_calm_since + 1..self.revived_until + 1;
-        self.model.ready_count(group, topic, over)
+        self.model.ready(group, topic, over).count()
+    }
+
+    /// The first message of a topic that a group must be able to get, for people.
+    pub fn ready_text(&self, group: usize, topic: usize) -> String {
+        let over = self.lease_calm_since + 1..self.revived_until + 1;
+        let ready = self.model.ready(group, topic, over).next();
+        let track = |message| self.model.track(group, message).states();
+        ready.map_or_else(String::new, |message| {
+            format!("m{message}, which may be {:?}", track(message))
+        })
     }
 
     /// The message that lay here.

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use pop_model::{
-    LeaseKey, LogBounds, LogKey, LogQueue, Message, Offset, Retained, RetainedKey, StoredKey,
-    StoredValue, WallTime,
+    Holder, LeaseKey, LogBounds, LogKey, LogQueue, Message, Offset, Retained, RetainedKey,
+    StoredKey, StoredValue, WallTime,
 };
 
 use super::{LogEntry, StoreLog, Tail, body, bounds};
@@ -194,7 +194,11 @@ impl Sweep {
         let offset = key.map_err(wrong)?.offset;
         let kept = Retained::decode(entry.value.clone()).map_err(wrong)?;
         let holders = held.get(&offset);
-        let is_gone = |holder: &_| holders.is_none_or(|held| !held.contains(holder));
+        // By group: a record that is put back to work is another reference of its group.
+        let is_gone = |holder: &Holder| {
+            let of_group = |held: &Holder| held.group == holder.group;
+            !holders.is_some_and(|held| held.iter().any(of_group))
+        };
         let is_end = kept.holders.iter().all(is_gone);
         let Some(batch) = retained::without(kept, entry.key, entry.value, is_gone) else {
             return Ok(0);
