@@ -2,6 +2,7 @@
 
 mod acks;
 mod bounds;
+mod damage;
 mod lifecycle;
 mod mutants;
 mod outcomes;
