@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use pop_broker::{BrokerError, Delivery, NewMessage, ReceiveRequest, ResetTo};
-use pop_model::{MessageKind, Offset, ParkedKey, QueueId, StoredKey};
+use pop_model::{
+    MarkPage, MarkPageKey, MessageKind, Offset, ParkedKey, QueueId, StoredKey, StoredValue,
+};
 use pop_store::{
     Entry,
     table::{LEASE, PROGRESS},
@@ -18,8 +20,8 @@ use crate::{
 
 /// How many messages may wait in memory.
 const HELD: usize = 4;
-/// How many messages the big group has.
-const BIG: usize = 40;
+/// How many messages the big group has: more than one look reads.
+const BIG: usize = 200;
 
 /// A world with one queue, and a group `g` that consumes in order.
 async fn world() -> World {
@@ -38,7 +40,7 @@ async fn send(world: &World, id: &str) {
 }
 
 fn big(number: usize) -> String {
-    format!("a{number:02}")
+    format!("a{number:03}")
 }
 
 /// As `world`, with the big group before two small ones.
@@ -56,7 +58,7 @@ async fn unread() -> World {
 async fn blocked() -> (World, Delivery) {
     let world = unread().await;
     let first = take(&world, 1).await.remove(0);
-    assert_eq!(first.message.message_id, "a00");
+    assert_eq!(first.message.message_id, "a000");
     (world, first)
 }
 
@@ -81,6 +83,24 @@ async fn parked(world: &World) -> Vec<u64> {
     rows.filter_map(parked)
         .map(|key| key.offset.get())
         .collect()
+}
+
+/// Waits until everything that was acknowledged is flushed, which takes more than one write.
+async fn at_rest(world: &World) {
+    for _ in 0..4 {
+        world.rest().await;
+    }
+}
+
+/// Whether the store says that an offset is settled.
+async fn is_marked(world: &World, offset: u64) -> bool {
+    let (number, place) = MarkPage::locate(Offset::new(offset));
+    let pages = all(&world.rows(), PROGRESS).await.into_iter();
+    let mut pages = pages.filter_map(|row| {
+        let key = MarkPageKey::decode(row.key).ok()?;
+        Some((key.page, MarkPage::decode(row.value).unwrap()))
+    });
+    pages.any(|(page, marks)| page == number && marks.get(place))
 }
 
 /// Takes what is ready in batches of `size` until nothing is, acknowledges it, and returns
@@ -116,7 +136,7 @@ async fn a_blocked_group_of_any_size_holds_up_no_other_one_and_keeps_its_order()
     let mut expected = rest_of_big();
     expected.push(big(BIG));
     assert_eq!(drained, expected);
-    world.rest().await;
+    at_rest(&world).await;
     assert_eq!(parked(&world).await, [0; 0], "no row is left");
     assert!(all(&world.rows(), LEASE).await.is_empty());
     let progress = world.broker.progress(&group("g"), &topic("orders")).await;
@@ -127,6 +147,10 @@ async fn a_blocked_group_of_any_size_holds_up_no_other_one_and_keeps_its_order()
 #[tokio::test(start_paused = true)]
 async fn the_gate_passes_what_is_parked_and_lag_counts_it() {
     let (world, first) = blocked().await;
+    // Mutant: they carry no mark in the batch that parks them.
+    for offset in parked(&world).await {
+        assert!(is_marked(&world, offset).await, "{offset}");
+    }
     let others = take(&world, 32).await;
     ack(&world, &others).await;
     ack(&world, &[first]).await;
@@ -146,7 +170,6 @@ async fn the_gate_passes_what_is_parked_and_lag_counts_it() {
     assert_eq!(lag().await, (BIG - acked) as u64);
     let progress = world.broker.progress(&group("g"), &topic("orders")).await;
     let progress = progress.unwrap();
-    // Mutant: parked offsets carry no mark in their batch.
     assert_eq!(progress[0].committed, progress[0].bounds.end);
 }
 
@@ -198,7 +221,7 @@ async fn a_parked_message_that_is_out_stays_out_over_a_restart_and_blocks_its_gr
     ack(&world, &again).await;
     let rest: Vec<_> = (done + 2 + again.len()..BIG).map(big).collect();
     assert_eq!(drain(&world, 7).await, rest);
-    world.rest().await;
+    at_rest(&world).await;
     assert_eq!(parked(&world).await, [0; 0]);
     assert!(all(&world.rows(), LEASE).await.is_empty(), "no row is left");
 }
@@ -218,7 +241,7 @@ async fn a_parked_message_expires_is_counted_and_becomes_a_dead_letter_in_its_tu
     }
     let rest: Vec<_> = (2 + before.len()..BIG).map(big).collect();
     assert_eq!(drain(&world, 7).await, rest);
-    world.rest().await;
+    at_rest(&world).await;
     assert_eq!(parked(&world).await, [0; 0]);
 }
 
@@ -259,6 +282,28 @@ async fn a_refused_write_parks_nothing_and_loses_nothing() {
     world.rest().await;
     let mut drained = drain(&world, 7).await;
     assert_eq!(world.faults.injected_count(), 3);
+    drained.retain(|id| id.starts_with('a'));
+    let all: Vec<_> = (0..BIG).map(big).collect();
+    assert_eq!(drained, all);
+    let progress = world.broker.progress(&group("g"), &topic("orders")).await;
+    assert_eq!(progress.unwrap()[0].lag, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_parked_waits_for_what_could_not_be_read_before_it() {
+    // P7. Mutant: what was reserved once counts as read.
+    let (world, _first) = blocked().await;
+    let world = world.crash(usize::MAX).await;
+    // The queue is loaded; the read of its first messages is refused.
+    world
+        .broker
+        .progress(&group("g"), &topic("orders"))
+        .await
+        .unwrap();
+    world.faults.arm(Call::Scan, 1, Fault::Refuse);
+    let asked = world.broker.receive(request("g", "orders")).await;
+    assert!(matches!(asked, Err(BrokerError::Store(_))));
+    let mut drained = drain(&world, 7).await;
     drained.retain(|id| id.starts_with('a'));
     let all: Vec<_> = (0..BIG).map(big).collect();
     assert_eq!(drained, all);
