@@ -622,6 +622,10 @@ impl Receiver {
     /// and whenever our own side was the slow one.
     fn set_clocks(&mut self, now: Now, heard: bool) {
         let waiting = self.is_waiting_for_peer();
+        if matches!(self.link, Link::Down | Link::Connecting) {
+            // Nobody would hear it.
+            self.repeat = None;
+        }
         if self.link == Link::Streaming || self.link == Link::Down || self.stage != Stage::Open {
             let anew = heard && !Mutant::ClockRunsWhileBusy.is_on();
             self.peer = match (waiting, self.peer) {

@@ -22,10 +22,12 @@ pub(super) enum Taken {
 pub(super) struct Intake {
     seeds: Vec<u64>,
     window: u64,
-    // Of this stream: the next number, how many bytes came, and how many may.
+    // Of this stream: the next number, how many bytes came, how many were loaded since it
+    // began, and how many of an earlier one were not.
     next: u64,
     received: u64,
-    credit: u64,
+    loaded: u64,
+    owed: u64,
     // Of the whole session.
     last: Option<Position>,
     totals: Digest,
@@ -39,7 +41,8 @@ impl Intake {
             window,
             next: 0,
             received: 0,
-            credit: window,
+            loaded: 0,
+            owed: 0,
             last: None,
             totals: Digest::default(),
             complete: false,
@@ -48,8 +51,8 @@ impl Intake {
 
     /// A stream begins while so many bytes of an earlier one are not yet loaded.
     pub(super) fn begin_stream(&mut self, pending: u64) {
-        (self.next, self.received) = (0, 0);
-        self.credit = self.window.saturating_sub(pending);
+        (self.next, self.received, self.loaded) = (0, 0, 0);
+        self.owed = pending;
         if Mutant::ResumeForgetsTotals.is_on() {
             self.totals = Digest::default();
         }
@@ -57,15 +60,18 @@ impl Intake {
 
     /// So many bytes are loaded, and as many more may come.
     pub(super) fn free(&mut self, bytes: u64) {
-        self.credit = self.credit.saturating_add(bytes);
+        self.loaded = self.loaded.saturating_add(bytes);
     }
 
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
+    /// How many bytes may come on this stream: what is received and not loaded, also of an
+    /// earlier stream, stays within the window.
     pub(super) fn credit(&self) -> u64 {
-        self.credit
+        let room = self.window.saturating_add(self.loaded);
+        room.saturating_sub(self.owed)
     }
 
     pub(super) fn totals(&self) -> Digest {
@@ -99,7 +105,7 @@ impl Intake {
         if self.complete {
             return Err(protocol("a chunk after the end"));
         }
-        if self.received >= self.credit && !Mutant::CreditIgnored.is_on() {
+        if self.received >= self.credit() && !Mutant::CreditIgnored.is_on() {
             return Err(protocol("more was sent than asked for"));
         }
         if crc32c::crc32c(&rows) != crc && !Mutant::ChecksumNotChecked.is_on() {

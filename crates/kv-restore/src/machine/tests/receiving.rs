@@ -394,6 +394,20 @@ fn s52_a_commit_that_takes_long_is_no_silence_and_its_success_counts() {
     assert!(matches!(rig.ended, Some(Ok(_))));
 }
 
+// Mutant: the time to repeat stays, and passes again and again.
+#[test]
+fn a_source_that_leaves_after_its_last_row_leaves_no_clock_that_runs_for_it() {
+    let mut rig = Rig::pulling();
+    rig.quick = false;
+    rig.hear(Script::new().end());
+    rig.on(Event::Broken(0, ErrorKind::Transport.into()));
+    rig.wait(second(200));
+    assert!(rig.core.deadline().is_some_and(|it| it > rig.now));
+    rig.on(Event::Committed(Ok(())));
+    assert!(matches!(rig.ended, Some(Ok(_))));
+    assert!(rig.hung_up);
+}
+
 // Mutant: NoLocalDeadline.
 #[test]
 fn f17_who_waits_for_a_commit_that_hangs_is_told_and_the_source_is_let_go() {
@@ -484,6 +498,34 @@ fn s24_a_broken_transfer_goes_on_behind_its_last_row_at_the_next_source() {
     rig.on(Event::Committed(Ok(())));
     assert_eq!(rig.loaded.len(), 3);
     assert!(matches!(&rig.ended, Some(Ok(it)) if it.seal.totals == script.totals));
+}
+
+// Mutant: the window begins anew, or counts what was loaded of the earlier stream twice.
+#[test]
+fn what_an_earlier_stream_left_to_load_counts_against_the_window_of_the_next() {
+    let options = Options::default().with_window_bytes(10);
+    let mut rig = Rig::new(options, 2);
+    rig.quick = false;
+    rig.on(Event::Opened(Ok(None)));
+    rig.on(Event::Connected(0, Ok(())));
+    rig.hear(Script::new().chunk(&[row(0, "a")]));
+    rig.on(Event::Broken(0, ErrorKind::Transport.into()));
+    rig.on(Event::Connected(1, Ok(())));
+    assert!(matches!(rig.last(), Some(Body::Pull { credit: 0, .. })));
+    let stream = StreamId {
+        attempt: 1,
+        ..STREAM
+    };
+    let body = Body::Alive { limited: false };
+    rig.on(Event::Received(Frame { stream, body }));
+    rig.on(Event::Loaded(Ok(())));
+    assert!(matches!(
+        rig.last(),
+        Some(Body::Ack {
+            next: 0,
+            credit: 10
+        })
+    ));
 }
 
 #[test]
