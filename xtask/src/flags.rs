@@ -99,6 +99,8 @@ xflags::xflags! {
             optional -j, --jobs count: u64
             /// This seed alone, with its trace, as a failure names it.
             optional -s, --seed seed: u64
+            /// With the real tasks on a paused clock, not the machines alone.
+            optional --driver
             /// Put deliberate faults into the sessions, one after another: each must be
             /// noticed.
             optional --mutants

@@ -10,6 +10,9 @@ use crate::{flags, workspace};
 /// How many schedules CI runs: a minute of them on two slow cores.
 pub const CI_SEEDS: &str = "100000";
 
+/// How many of them with the real tasks, which take ten times as long.
+const CI_SEEDS_OF_TASKS: &str = "10000";
+
 /// Runs the seeds that the flags name.
 ///
 /// # Errors
@@ -32,6 +35,9 @@ pub fn run(flags: flags::RestoreSim) -> Result<()> {
     if flags.mutants {
         args.push("--mutants".into());
     }
+    if flags.driver {
+        args.push("--driver".into());
+    }
     simulate(&workspace::shell()?, &args, has_mutants)
 }
 
@@ -41,7 +47,10 @@ pub fn run(flags: flags::RestoreSim) -> Result<()> {
 ///
 /// If one of them breaks an invariant.
 pub fn for_ci(sh: &Shell) -> Result<()> {
-    simulate(sh, &["--seeds", CI_SEEDS].map(OsString::from), false)
+    let machines = ["--seeds", CI_SEEDS].map(OsString::from);
+    simulate(sh, &machines, false)?;
+    let tasks = ["--driver", "--seeds", CI_SEEDS_OF_TASKS].map(OsString::from);
+    simulate(sh, &tasks, false)
 }
 
 fn simulate(sh: &Shell, args: &[OsString], has_mutants: bool) -> Result<()> {

@@ -3,7 +3,7 @@
 //!
 //! The machines and the registry are those of the crate. Tasks, network, sources and target
 //! are simple models that do what a driver does, in an order and with faults that the seed
-//! draws. After each step the invariants of `check` are held against all of it; a schedule
+//! draws; `driver` is the same with the real tasks. After each step the invariants of `check` are held against all of it; a schedule
 //! ends without faults, until a request succeeds and nothing is left of any session.
 
 #![allow(
@@ -14,6 +14,7 @@
 
 mod check;
 mod client;
+pub mod driver;
 mod dump;
 mod net;
 mod plan;

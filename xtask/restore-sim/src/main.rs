@@ -15,13 +15,15 @@ use std::{
 use anyhow::{Result, bail};
 use clap::Parser;
 use kv_restore::Mutant;
-use kv_restore_sim::{Report, run};
+use kv_restore_sim::{Report, driver, run};
+
+/// Those that only the real tasks can show.
+#[cfg(feature = "mutants")]
+const OF_TASKS: [Mutant; 2] = [Mutant::TurnNotTaken, Mutant::ToldBeforeReleased];
 
 /// Those that no schedule can show, and what shows them: all of it in `kv-restore`.
 #[cfg(feature = "mutants")]
-const ELSEWHERE: [(Mutant, &str); 3] = [
-    (Mutant::TurnNotTaken, "tests/it/mutants.rs"),
-    (Mutant::ToldBeforeReleased, "tests/it/mutants.rs"),
+const ELSEWHERE: [(Mutant, &str); 1] = [
     // The totals at the end show it, too: it is only found sooner.
     (Mutant::ResumeNotCompared, "machine::tests::sending::s72"),
 ];
@@ -46,6 +48,9 @@ struct Args {
     /// Each deliberate fault must be noticed.
     #[arg(long)]
     mutants: bool,
+    /// With the real tasks, not the machines alone.
+    #[arg(long)]
+    driver: bool,
     /// This deliberate fault alone.
     #[arg(long)]
     mutant: Option<String>,
@@ -53,13 +58,17 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if args.driver {
+        // The panics of the real tasks are injected, and expected.
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     let chosen = args.mutant.as_deref().map(by_name).transpose()?;
     if args.mutants || (chosen.is_some() && args.seed.is_none()) {
         return mutants(&args, chosen);
     }
     switch(chosen)?;
     if let Some(seed) = args.seed {
-        let report = safely(seed, true);
+        let report = safely(seed, true, args.driver);
         for line in &report.trace {
             println!("{line}");
         }
@@ -84,7 +93,7 @@ fn many(args: &Args) -> Result<()> {
             if seed >= end {
                 break;
             }
-            let report = safely(seed, false);
+            let report = safely(seed, false, args.driver);
             steps.fetch_add(report.steps, Ordering::Relaxed);
             sessions.fetch_add(
                 u64::try_from(report.sessions).unwrap_or(0),
@@ -122,8 +131,11 @@ fn many(args: &Args) -> Result<()> {
 }
 
 /// A panic of the machines is a violation like any other.
-fn safely(seed: u64, trace: bool) -> Report {
-    let ran = catch_unwind(AssertUnwindSafe(|| run(seed, trace)));
+fn safely(seed: u64, trace: bool, tasks: bool) -> Report {
+    let ran = catch_unwind(AssertUnwindSafe(|| match tasks {
+        true => driver::run(seed),
+        false => run(seed, trace),
+    }));
     ran.unwrap_or_else(|_| Report {
         steps: 0,
         sessions: 0,
@@ -173,9 +185,10 @@ fn mutants(args: &Args, chosen: Option<Mutant>) -> Result<()> {
             continue;
         }
         Mutant::switch(Some(*mutant));
+        let tasks = args.driver || OF_TASKS.contains(mutant);
         let seeds = args.from..args.from + args.seeds;
         let noticed = seeds
-            .filter_map(|seed| Some((seed, safely(seed, false).violation?)))
+            .filter_map(|seed| Some((seed, safely(seed, false, tasks).violation?)))
             .next();
         match noticed {
             Some((seed, violation)) => {
