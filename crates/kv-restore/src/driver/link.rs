@@ -1,6 +1,6 @@
 //! One end of a channel, with what waits to be sent on it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, future::ready};
 
 use super::{Work, done};
 use crate::{
@@ -19,6 +19,8 @@ pub(super) struct Link {
     tx: Option<Box<dyn FrameTx>>,
     sending: Option<Work<Sent>>,
     receiving: Option<Work<Got>>,
+    // Nothing can be sent any more.
+    broken: Option<Failure>,
 }
 
 /// What happened on a channel.
@@ -35,6 +37,7 @@ impl Link {
             tx: Some(channel.tx),
             sending: None,
             receiving: None,
+            broken: None,
         };
         link.receive(channel.rx);
         link
@@ -48,8 +51,10 @@ impl Link {
     }
 
     pub(super) fn send(&mut self, frame: Frame) {
-        self.out.push_back(frame);
-        self.send_next();
+        if self.broken.is_none() {
+            self.out.push_back(frame);
+            self.send_next();
+        }
     }
 
     fn send_next(&mut self) {
@@ -69,29 +74,41 @@ impl Link {
 
     /// Whether all that was said is on its way.
     pub(super) fn is_flushed(&self) -> bool {
-        self.out.is_empty() && self.sending.is_none()
+        self.broken.is_some() || self.out.is_empty() && self.sending.is_none()
     }
 
     /// Waits for the next thing to happen. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Heard {
+        if let Some(failure) = self.broken.clone() {
+            // What had come before it broke is still worth something.
+            return tokio::select! {
+                biased;
+                got = done(&mut self.receiving) => self.got(got),
+                () = ready(()) => Heard::Broken(failure),
+            };
+        }
         tokio::select! {
             biased;
-            (tx, sent) = done(&mut self.sending) => match sent {
-                Ok(()) => {
-                    self.tx = Some(tx);
-                    self.send_next();
-                    Heard::Sent
+            (tx, sent) = done(&mut self.sending) => {
+                match sent {
+                    Ok(()) => self.tx = Some(tx),
+                    Err(error) => self.broken = Some(error.into()),
                 }
-                Err(error) => Heard::Broken(error.into()),
-            },
-            (rx, got) = done(&mut self.receiving) => match got {
-                Ok(Some(frame)) => {
-                    self.receive(rx);
-                    Heard::Frame(frame)
-                }
-                Ok(None) => Heard::Broken(closed()),
-                Err(error) => Heard::Broken(error.into()),
-            },
+                self.send_next();
+                Heard::Sent
+            }
+            got = done(&mut self.receiving) => self.got(got),
+        }
+    }
+
+    fn got(&mut self, (rx, got): Got) -> Heard {
+        match got {
+            Ok(Some(frame)) => {
+                self.receive(rx);
+                Heard::Frame(frame)
+            }
+            Ok(None) => Heard::Broken(closed()),
+            Err(error) => Heard::Broken(error.into()),
         }
     }
 }

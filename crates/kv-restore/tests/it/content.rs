@@ -194,6 +194,47 @@ proptest! {
     }
 }
 
+/// S66 as far as a store's switch is one step: the power goes in every call that a session
+/// makes. What is inside that step, the kit and the power cuts of the engines show.
+// Mutant: the seal is written beside the staging.
+#[tokio::test(start_paused = true)]
+async fn s66_a_crash_in_any_call_leaves_the_old_content_or_the_new_one_with_its_seal() {
+    let calls = [
+        (Call::Get, 2),
+        (Call::BeginReplace, 1),
+        (Call::Load, 5),
+        (Call::Publish, 1),
+    ];
+    let hits = calls
+        .into_iter()
+        .flat_map(|(call, count)| (1..=count).map(move |nth| (call, nth)));
+    let mut switched = 0;
+    for (call, nth) in hits {
+        for effect in [Effect::Happened, Effect::DidNotHappen] {
+            let world = World::filled().await;
+            let before = world.target_rows().await;
+            let keep = usize::MAX;
+            world.faults.arm(call, nth, Fault::Crash { effect, keep });
+            let outcome = world.restored().await;
+            assert!(outcome.is_err(), "the store is gone");
+            let reopened = world.target.take_crashed().unwrap();
+            let target = Target::new(Arc::new(reopened.clone())).with_seals(SEALS);
+            let seal = target.installed("space").await.unwrap();
+            let rows = rows_of(&reopened).await;
+            match &seal {
+                None => assert_eq!(rows, before, "{call:?} {nth}"),
+                Some(seal) => assert_eq!((rows, seal.snapshot.0), (seal.totals, 1)),
+            }
+            switched += u32::from(seal.is_some());
+            // And a retry needs a transfer only if it was the old one.
+            let again = world.restored_in(reopened.clone()).await.unwrap();
+            assert_eq!(again.already, seal.is_some());
+            assert_eq!(rows_of(&reopened).await, world.source_rows().await);
+        }
+    }
+    assert_eq!(switched, 1, "a publish that happened, and nothing else");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_damaged_seal_is_said_and_nothing_is_touched() {
     let world = World::filled().await;

@@ -181,6 +181,18 @@ impl World {
         self.restore(at(1, 1, 10)).unwrap().outcome().await
     }
 
+    /// Asks for snapshot 1 to be installed in the store that a crash left.
+    pub(crate) async fn restored_in(&self, store: MemStore) -> Outcome {
+        let restorer = Restorer::new(
+            Target::new(Arc::new(store)).with_seals(SEALS),
+            Arc::clone(&self.way) as Arc<dyn Transport>,
+            RestorerOptions::new(Arc::new(|| 7)),
+            tokio::runtime::Handle::current(),
+        );
+        let session = restorer.restore(at(1, 1, 10), &[leader()]).unwrap();
+        session.outcome().await
+    }
+
     pub(crate) async fn target_rows(&self) -> Digest {
         rows_of(self.target.inner()).await
     }
