@@ -9,7 +9,8 @@ use xshell::{Shell, cmd};
 use crate::backends::{Backend, features};
 use crate::steps::Steps;
 use crate::{
-    clients, deny, layers, lint, native, powerloss, readme, sim, test, tidy, torture, workspace,
+    clients, deny, layers, lint, native, powerloss, readme, restore_sim, sim, test, tidy, torture,
+    workspace,
 };
 
 /// On the durable stores, where every send waits for the disk. The shapes of the messages
@@ -64,6 +65,10 @@ pub fn run() -> Result<()> {
     tests(&sh, &mut steps)?;
     let alone = format!("cargo xtask sim --seeds 1000000 --time {}", sim::CI_SECONDS);
     steps.run("simulation", &alone, || sim::for_ci(&sh))?;
+    let alone = format!("cargo xtask restore-sim --seeds {}", restore_sim::CI_SEEDS);
+    steps.run("simulation of snapshot sessions", &alone, || {
+        restore_sim::for_ci(&sh)
+    })?;
     readme_commands(&sh, &mut steps)?;
     // Built once for all that follows, which only chooses by `--store`.
     let mut broker = PathBuf::new();

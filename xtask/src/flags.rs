@@ -85,6 +85,29 @@ xflags::xflags! {
             optional --mutant name: String
         }
 
+        /// Sessions that move snapshots, on a network, sources and a target that fail, checked
+        /// against invariants after each step. One seed is one schedule.
+        cmd restore-sim {
+            /// How many seeds to run; 20000 if absent. With mutants, within how many each
+            /// must be noticed.
+            optional -n, --seeds count: u64
+            /// The first of them; 0 if absent.
+            optional --from seed: u64
+            /// Begin no seed after so many seconds.
+            optional -t, --time seconds: u64
+            /// Threads; 2 if absent.
+            optional -j, --jobs count: u64
+            /// This seed alone, with its trace, as a failure names it.
+            optional -s, --seed seed: u64
+            /// With the real tasks on a paused clock, not the machines alone.
+            optional --driver
+            /// Put deliberate faults into the sessions, one after another: each must be
+            /// noticed.
+            optional --mutants
+            /// This deliberate fault alone.
+            optional --mutant name: String
+        }
+
         /// Kills the broker with SIGKILL in the middle of sends, receives and
         /// acknowledgements, again and again, and checks that nothing that was promised is
         /// lost.

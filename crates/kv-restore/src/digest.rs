@@ -1,34 +1,29 @@
 //! A digest of rows that does not depend on their order, so that the same content has the
-//! same digest on every backend.
+//! same digest on every backend and however it was cut into chunks.
 
-use std::{fmt, hash::Hasher};
+use std::fmt;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pop_store::{Entry, Keyspace, Result, Scan, Snapshot};
-use siphasher::sip128::{Hasher128, SipHasher24};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
+
+use crate::frame::rows;
 
 /// What a set of rows adds up to.
 ///
-/// Each row is hashed with 128 bits over its keyspace, key and value, every part led by
-/// its length; the hashes are summed. It finds damage and loss, not a forger.
+/// Each row is hashed with 128 bits (XXH3) over the lengths and bytes of key and value,
+/// seeded by its keyspace; the hashes are summed. It finds damage and loss, not a forger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
-    sum: u128,
-    rows: u64,
-    bytes: u64,
+    pub(crate) sum: u128,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Digest {
     /// Adds a row.
     pub fn add(&mut self, keyspace: Keyspace, entry: &Entry) {
-        let mut hasher = SipHasher24::new();
-        for part in [keyspace.name().as_bytes(), &entry.key, &entry.value] {
-            hasher.write(&part.len().to_be_bytes());
-            hasher.write(part);
-        }
-        self.sum = self.sum.wrapping_add(hasher.finish128().as_u128());
-        self.rows += 1;
-        self.bytes += u64::try_from(entry.key.len() + entry.value.len()).unwrap_or(u64::MAX);
+        self.add_to(seed(keyspace.name()), entry);
     }
 
     /// How many rows were added.
@@ -42,6 +37,26 @@ impl Digest {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Adds a row of the keyspace with this [`seed`].
+    pub(crate) fn add_to(&mut self, seed: u64, entry: &Entry) {
+        let mut row =
+            BytesMut::with_capacity(rows::ROW_HEAD_BYTES + entry.key.len() + entry.value.len());
+        rows::put_row(&mut row, entry);
+        self.add_encoded(seed, &row, entry.key.len() + entry.value.len());
+    }
+
+    /// Adds a row as [`rows::put_row`] writes it, with so many bytes of key and value.
+    pub(crate) fn add_encoded(&mut self, seed: u64, row: &[u8], bytes: usize) {
+        self.sum = self.sum.wrapping_add(xxh3_128_with_seed(row, seed));
+        self.rows += 1;
+        self.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+    }
+}
+
+/// What tells the rows of one keyspace from those of another.
+pub(crate) fn seed(keyspace: &str) -> u64 {
+    xxh3_64(keyspace.as_bytes())
 }
 
 impl fmt::Display for Digest {
@@ -96,9 +111,15 @@ impl Pages {
         let Some(last) = entries.last() else {
             return Ok(None);
         };
-        let mut above = last.key.to_vec();
-        above.push(0);
-        self.scan.start = Bytes::from(above);
+        self.scan.start = above(&last.key);
         Ok(Some(entries))
     }
+}
+
+/// The first key above `key`.
+pub(crate) fn above(key: &[u8]) -> Bytes {
+    let mut above = Vec::with_capacity(key.len() + 1);
+    above.extend_from_slice(key);
+    above.push(0);
+    above.into()
 }

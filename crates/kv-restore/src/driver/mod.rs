@@ -1,0 +1,84 @@
+//! The tasks that do what the machines say. Each session has one, which owns everything of
+//! it: machine, channel, staging or snapshot, permits, and the duty to end it.
+
+mod link;
+pub(crate) mod receive;
+pub(crate) mod send;
+
+use std::{future::pending, pin::Pin};
+
+use tokio::{sync::watch, time::Instant};
+
+use crate::machine::{Now, Stop};
+
+/// Work that is under way. What it needs it owns and gives back with its result, so that
+/// waiting for several things at once loses nothing.
+pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Waits for work, if there is any, and clears it.
+async fn done<T>(work: &mut Option<Work<T>>) -> T {
+    let Some(running) = work else {
+        return pending().await;
+    };
+    let result = running.as_mut().await;
+    *work = None;
+    result
+}
+
+/// Who may want a session to end: those who wait for it, and whoever owns the place.
+pub(crate) struct Signals {
+    stop: watch::Receiver<Option<Stop>>,
+    shutdown: watch::Receiver<bool>,
+    stopped: bool,
+    shut: bool,
+}
+
+impl Signals {
+    pub(crate) fn new(
+        stop: watch::Receiver<Option<Stop>>,
+        shutdown: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            stop,
+            shutdown,
+            stopped: false,
+            shut: false,
+        }
+    }
+
+    /// Waits for the next who wants it; each of them is heard once.
+    ///
+    /// Dropping the future loses nothing.
+    async fn next(&mut self) -> Stop {
+        let asked = async {
+            let asked = self.stop.wait_for(Option::is_some).await.map(|it| *it);
+            match asked {
+                Ok(stop) => stop.unwrap_or(Stop::Cancelled),
+                // Nobody is left who could ask.
+                Err(_) => pending().await,
+            }
+        };
+        // A place that is gone is closed.
+        let shutdown = async { self.shutdown.wait_for(|shut| *shut).await.is_err() };
+        tokio::select! {
+            biased;
+            _ = shutdown, if !self.shut => {
+                self.shut = true;
+                Stop::Closed
+            }
+            stop = asked, if !self.stopped => {
+                self.stopped = true;
+                stop
+            }
+            else => pending().await,
+        }
+    }
+}
+
+/// Waits for a deadline of a machine.
+async fn until(epoch: Instant, deadline: Option<Now>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(epoch + deadline).await,
+        None => pending().await,
+    }
+}

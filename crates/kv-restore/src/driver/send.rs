@@ -1,0 +1,193 @@
+//! The task of a sending session.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    Signals, Work, done,
+    link::{Heard, Link},
+    until,
+};
+use crate::{
+    Admission, Digest, Failure, Limiter,
+    admission::Permit,
+    frame::Row,
+    machine::{
+        Sender,
+        sender::{Action, Event},
+    },
+    source::Cursor,
+    transport::Channel,
+};
+
+// How long what was said last may take to get out.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a session works with.
+pub(crate) struct Ports {
+    /// The snapshot, pinned, or `None` if it is not here.
+    pub(crate) pinned: Option<Cursor>,
+    pub(crate) admission: Admission,
+    pub(crate) limiter: Limiter,
+    pub(crate) epoch: Instant,
+}
+
+/// What our own side answered.
+enum Answer {
+    Opened(Result<Option<(Permit, Cursor, Digest)>, Failure>),
+    Read(Cursor, Result<Vec<Row>, Failure>),
+    Charged,
+}
+
+/// A session and all that it owns.
+pub(crate) struct Session {
+    work: Option<Work<Answer>>,
+    cursor: Option<Cursor>,
+    permit: Option<Permit>,
+    link: Option<Link>,
+    core: Sender,
+    ports: Ports,
+    signals: Signals,
+}
+
+impl Session {
+    pub(crate) fn new(core: Sender, channel: Channel, ports: Ports, signals: Signals) -> Self {
+        Self {
+            work: None,
+            cursor: None,
+            permit: None,
+            link: Some(Link::new(channel)),
+            core,
+            ports,
+            signals,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let mut event = Event::Start;
+        loop {
+            for action in self.core.handle(self.ports.epoch.elapsed(), event) {
+                if self.act(action).is_break() {
+                    return self.flush().await;
+                }
+            }
+            event = self.next().await;
+        }
+    }
+
+    async fn next(&mut self) -> Event {
+        loop {
+            let deadline = until(self.ports.epoch, self.core.deadline());
+            let heard = async {
+                match &mut self.link {
+                    Some(link) => link.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                stop = self.signals.next() => return Event::Stop(stop),
+                answer = done(&mut self.work) => return self.answered(answer),
+                () = deadline => return Event::Tick,
+                heard = heard => match heard {
+                    Heard::Frame(frame) => return Event::Received(frame),
+                    Heard::Broken(failure) => {
+                        self.link = None;
+                        return Event::Broken(failure);
+                    }
+                    Heard::Sent => {}
+                },
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) -> Event {
+        match answer {
+            Answer::Opened(Ok(Some((permit, cursor, before)))) => {
+                (self.permit, self.cursor) = (Some(permit), Some(cursor));
+                Event::Opened(Ok(Some(before)))
+            }
+            Answer::Opened(Ok(None)) => Event::Opened(Ok(None)),
+            Answer::Opened(Err(failure)) => Event::Opened(Err(failure)),
+            Answer::Read(cursor, result) => {
+                self.cursor = Some(cursor);
+                Event::Read(result)
+            }
+            Answer::Charged => Event::Charged,
+        }
+    }
+
+    fn act(&mut self, action: Action) -> ControlFlow<()> {
+        match action {
+            Action::Open => self.open(),
+            Action::Read(bytes) => {
+                if let Some(mut cursor) = self.cursor.take() {
+                    self.work = Some(Box::pin(async move {
+                        let rows = cursor.read(bytes).await;
+                        Answer::Read(cursor, rows)
+                    }));
+                }
+            }
+            Action::Charge(bytes) => {
+                let limiter = self.ports.limiter.clone();
+                self.work = Some(Box::pin(async move {
+                    limiter.acquire(bytes).await;
+                    Answer::Charged
+                }));
+            }
+            Action::Send(frame) => {
+                if let Some(link) = &mut self.link {
+                    link.send(frame);
+                }
+            }
+            Action::Finish(outcome) => {
+                match outcome {
+                    Ok(totals) => tracing::info!(%totals, "sent, and installed there"),
+                    Err(failure) => tracing::info!(
+                        kind = %failure.kind,
+                        detail = failure.detail,
+                        "ended without being installed"
+                    ),
+                }
+                (self.work, self.cursor, self.permit) = (None, None, None);
+                self.ports.pinned = None;
+            }
+            Action::Hangup => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn open(&mut self) {
+        let pinned = self.ports.pinned.take();
+        let admission = self.ports.admission.clone();
+        let request = self.core.request().clone();
+        self.work = Some(Box::pin(async move {
+            let Some(mut cursor) = pinned else {
+                return Answer::Opened(Ok(None));
+            };
+            let permit = admission.enter(&request.at).await;
+            let before = match &request.resume {
+                Some(resume) => cursor.resume(resume).await,
+                None => Ok(Digest::default()),
+            };
+            Answer::Opened(before.map(|before| Some((permit, cursor, before))))
+        }));
+    }
+
+    /// Lets what was said last get out.
+    async fn flush(mut self) {
+        let Some(mut link) = self.link.take() else {
+            return;
+        };
+        let flushed = async {
+            while !link.is_flushed() {
+                if let Heard::Broken(_) = link.next().await {
+                    return;
+                }
+            }
+        };
+        // Nobody waits for it any more, so that it is not worth a word.
+        let _ = tokio::time::timeout(FLUSH_WITHIN, flushed).await;
+    }
+}

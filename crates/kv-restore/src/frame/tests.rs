@@ -1,0 +1,227 @@
+//! Any frame comes back as it went, and any other bytes are refused.
+
+use bytes::{Bytes, BytesMut};
+use pop_store::Entry;
+use proptest::{collection::vec, option, prelude::*};
+
+use super::{
+    AbortCode, BODY_BYTES_MAX, Body, Frame, FrameError, Row, decode, encode,
+    rows::{RowsReader, RowsWriter},
+};
+use crate::{Digest, Epoch, Position, Resume, SessionId, SnapshotId, SnapshotRef, StreamId};
+
+fn some_bytes(max: usize) -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..=max).prop_map(Bytes::from)
+}
+
+fn digests() -> impl Strategy<Value = Digest> {
+    any::<(u128, u64, u64)>().prop_map(|(sum, rows, bytes)| Digest { sum, rows, bytes })
+}
+
+fn snapshots() -> impl Strategy<Value = SnapshotRef> {
+    let ids = (any::<u128>(), any::<u64>(), any::<u64>());
+    (ids, 1..5_usize, option::of(digests()), some_bytes(20)).prop_map(
+        |((id, epoch, applied), keyspaces, totals, meta)| SnapshotRef {
+            space: "space".to_owned(),
+            id: SnapshotId(id),
+            epoch: Epoch(epoch),
+            applied,
+            keyspaces: (0..keyspaces).map(|n| format!("k{n}")).collect(),
+            totals,
+            meta,
+        },
+    )
+}
+
+fn bodies() -> impl Strategy<Value = Body> {
+    let resume =
+        (any::<u16>(), some_bytes(9), digests()).prop_map(|(keyspace, key, totals)| Resume {
+            after: Position { keyspace, key },
+            totals,
+        });
+    prop_oneof![
+        (snapshots(), option::of(resume), any::<u64>(), any::<u32>()).prop_map(
+            |(at, resume, credit, chunk_bytes)| Body::Pull {
+                at: Box::new(at),
+                resume,
+                credit,
+                chunk_bytes
+            }
+        ),
+        option::of(digests()).prop_map(|totals| Body::Offer { totals }),
+        (any::<u64>(), some_bytes(40), any::<u32>()).prop_map(|(seq, rows, crc)| Body::Chunk {
+            seq,
+            rows,
+            crc
+        }),
+        (any::<u64>(), digests()).prop_map(|(seq, totals)| Body::End { seq, totals }),
+        any::<(u64, u64)>().prop_map(|(next, credit)| Body::Ack { next, credit }),
+        any::<bool>().prop_map(|limited| Body::Alive { limited }),
+        (any::<u8>(), ".{0,20}").prop_map(|(code, text)| Body::Abort {
+            code: AbortCode::of(code),
+            text
+        }),
+        any::<u128>().prop_map(|id| Body::Installed {
+            snapshot: SnapshotId(id)
+        }),
+    ]
+}
+
+fn frames() -> impl Strategy<Value = Frame> {
+    (any::<u128>(), any::<u32>(), bodies()).prop_map(|(session, attempt, body)| Frame {
+        stream: StreamId {
+            session: SessionId(session),
+            attempt,
+        },
+        body,
+    })
+}
+
+fn encoded(frame: &Frame) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    encode(frame, &mut bytes).expect("it is small enough");
+    bytes
+}
+
+proptest! {
+    // Mutants: two fields change places in one of the directions; a field is left out.
+    #[test]
+    fn a_frame_comes_back_as_it_went_however_it_is_cut(frame in frames(), cut in any::<prop::sample::Index>()) {
+        let whole = encoded(&frame);
+        let cut = cut.index(whole.len());
+        let mut arrived = BytesMut::from(&whole[..cut]);
+        prop_assert_eq!(decode(&mut arrived), Ok(None));
+        arrived.extend_from_slice(&whole[cut..]);
+        arrived.extend_from_slice(&whole);
+        for _ in 0..2 {
+            prop_assert_eq!(decode(&mut arrived), Ok(Some(frame.clone())));
+        }
+        prop_assert!(arrived.is_empty());
+    }
+
+    // Mutants: the checksum leaves the head out, or the body.
+    #[test]
+    fn a_flipped_bit_is_never_read_as_a_frame(frame in frames(), bit in any::<prop::sample::Index>()) {
+        let mut bytes = encoded(&frame);
+        let bit = bit.index(bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        // A longer length waits for bytes that never come; everything else is refused.
+        prop_assert!(!matches!(decode(&mut bytes), Ok(Some(_))));
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_waited_for_in_bounded_memory(mut bytes in vec(any::<u8>(), 0..200), genuine in any::<bool>()) {
+        if genuine {
+            let head = bytes.len().min(3);
+            bytes[..head].copy_from_slice(&b"KR\x01"[..head]);
+        }
+        let mut bytes = BytesMut::from(&bytes[..]);
+        let _ = decode(&mut bytes);
+        prop_assert!(bytes.capacity() <= 2 * BODY_BYTES_MAX);
+    }
+
+    #[test]
+    fn any_bytes_are_rows_or_refused(bytes in some_bytes(200)) {
+        if let Ok(mut reader) = RowsReader::new(bytes) {
+            while let Ok(Some(_)) = reader.next() {}
+        }
+    }
+
+    // Mutant: a row is hashed without its lengths, or with other bytes than at the sender.
+    #[test]
+    fn rows_come_back_and_add_up_to_the_same(rows in vec((0..3_u16, some_bytes(9), some_bytes(30)), 0..20)) {
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|(keyspace, key, value)| Row { keyspace, entry: Entry { key, value } })
+            .collect();
+        let (mut sent, mut alone) = (Digest::default(), Digest::default());
+        let mut writer = RowsWriter::new(0);
+        for row in &rows {
+            writer.add(row, 7, &mut sent);
+            alone.add_to(7, &row.entry);
+        }
+        let mut reader = RowsReader::new(writer.finish()).expect("rows");
+        let (mut read, mut received) = (Vec::new(), Digest::default());
+        while let Some(row) = reader.next().expect("a row") {
+            let bytes = row.row.entry.key.len() + row.row.entry.value.len();
+            received.add_encoded(7, &row.encoded, bytes);
+            read.push(row.row);
+        }
+        prop_assert_eq!(read, rows);
+        prop_assert_eq!(sent, alone);
+        prop_assert_eq!(sent, received);
+    }
+
+    #[test]
+    fn a_reference_comes_back_and_a_damaged_one_is_refused(at in snapshots(), bit in any::<prop::sample::Index>()) {
+        let mut bytes = at.to_bytes().to_vec();
+        prop_assert_eq!(SnapshotRef::from_bytes(&bytes), Ok(at));
+        let bit = bit.index(bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(SnapshotRef::from_bytes(&bytes).is_err());
+    }
+}
+
+fn a_frame() -> BytesMut {
+    encoded(&Frame {
+        stream: StreamId {
+            session: SessionId(7),
+            attempt: 0,
+        },
+        body: Body::Alive { limited: false },
+    })
+}
+
+#[track_caller]
+fn check_refused(at: usize, byte: u8, expected: FrameError) {
+    let mut bytes = a_frame();
+    bytes[at] = byte;
+    assert_eq!(decode(&mut bytes), Err(expected));
+}
+
+#[test]
+fn another_protocol_another_version_and_an_oversize_frame_are_refused_by_the_head_alone() {
+    check_refused(0, b'G', FrameError::Magic);
+    check_refused(2, 2, FrameError::Version(2));
+    let mut bytes = a_frame();
+    bytes[24..28].copy_from_slice(&u32::MAX.to_be_bytes());
+    let capacity = bytes.capacity();
+    assert_eq!(decode(&mut bytes), Err(FrameError::TooBig(u32::MAX)));
+    assert_eq!(bytes.capacity(), capacity);
+    // The version is seen before the rest of the head has come.
+    assert_eq!(
+        decode(&mut BytesMut::from(&b"KR\x02"[..])),
+        Err(FrameError::Version(2))
+    );
+    assert_eq!(decode(&mut BytesMut::from(&b"KR\x01"[..])), Ok(None));
+}
+
+#[test]
+fn a_count_of_rows_that_can_not_be_there_is_refused_at_once() {
+    let refused = RowsReader::new(Bytes::from_static(&[0xff; 40]));
+    assert_eq!(
+        refused.err(),
+        Some(FrameError::Invalid("more rows than bytes"))
+    );
+}
+
+#[test]
+fn a_body_above_the_limit_is_not_sent() {
+    let frame = Frame {
+        stream: StreamId {
+            session: SessionId(7),
+            attempt: 0,
+        },
+        body: Body::Chunk {
+            seq: 0,
+            rows: vec![0; BODY_BYTES_MAX].into(),
+            crc: 0,
+        },
+    };
+    let mut bytes = BytesMut::new();
+    assert!(matches!(
+        encode(&frame, &mut bytes),
+        Err(FrameError::TooBig(_))
+    ));
+    assert!(bytes.is_empty());
+}

@@ -1,0 +1,115 @@
+//! The rate limit: one bucket that all sessions of a process share, set while they run.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::Instant};
+
+/// How many bytes a second may pass. Clones share it.
+///
+/// Bytes are charged as they pass and paid for before the next ones do, so that any second
+/// sees at most the rate and one chunk.
+#[derive(Clone, Debug)]
+pub struct Limiter(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    // Who waits for the bucket waits in line.
+    line: tokio::sync::Mutex<()>,
+    bucket: Mutex<Bucket>,
+    changed: watch::Sender<()>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    // Bytes a second; 0 is no limit.
+    rate: u64,
+    // What has passed and is not paid for at `at`.
+    debt: f64,
+    at: Instant,
+}
+
+impl Limiter {
+    /// Lets so many bytes a second pass; 0 is no limit.
+    #[must_use]
+    pub fn new(bytes_per_second: u64) -> Self {
+        let bucket = Bucket {
+            rate: bytes_per_second,
+            debt: 0.0,
+            at: Instant::now(),
+        };
+        Self(Arc::new(Shared {
+            line: tokio::sync::Mutex::new(()),
+            bucket: Mutex::new(bucket),
+            changed: watch::Sender::new(()),
+        }))
+    }
+
+    /// No limit, until one is set.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::new(0)
+    }
+
+    /// Changes the limit at once, also for those who wait.
+    pub fn set(&self, bytes_per_second: u64) {
+        let mut bucket = self.0.bucket.lock();
+        bucket.pay(Instant::now());
+        bucket.rate = bytes_per_second;
+        drop(bucket);
+        self.0.changed.send_replace(());
+    }
+
+    /// Waits until all that passed before is paid for, and lets so many bytes pass.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped while it waits, nothing is charged.
+    pub async fn acquire(&self, bytes: u64) {
+        let mut changed = self.0.changed.subscribe();
+        let _line = self.0.line.lock().await;
+        loop {
+            let wait = self.0.bucket.lock().take(Instant::now(), bytes);
+            let Some(wait) = wait else {
+                return;
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = changed.changed() => {}
+            }
+        }
+    }
+}
+
+impl Bucket {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a rate is a rate, to a few parts in a billion"
+    )]
+    fn pay(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.debt = match self.rate {
+            0 => 0.0,
+            rate => (self.debt - passed * rate as f64).max(0.0),
+        };
+        self.at = now;
+    }
+
+    /// Charges the bytes, or says how long it takes until that is possible.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a rate is a rate, to a few parts in a billion"
+    )]
+    fn take(&mut self, now: Instant, bytes: u64) -> Option<Duration> {
+        self.pay(now);
+        if self.debt > 0.0 {
+            let wait = Duration::from_secs_f64((self.debt / self.rate as f64).min(3_600.0));
+            // Less than the timer can tell apart is now.
+            return Some(wait.max(Duration::from_millis(1)));
+        }
+        if self.rate > 0 {
+            self.debt += bytes as f64;
+        }
+        None
+    }
+}

@@ -1,0 +1,83 @@
+//! Every bound on bytes and time of a session.
+
+use std::time::Duration;
+
+/// How much is under way, and how long anything may take.
+///
+/// There is no limit on the whole of a transfer: what goes on may go on.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// How many bytes of rows may be received and not yet loaded, beside one chunk.
+    pub window_bytes: u64,
+    /// About how many bytes of rows a chunk has.
+    pub chunk_bytes: u32,
+    /// Until the target has made room, or the source has found the snapshot.
+    pub open_within: Duration,
+    /// Until the source is connected.
+    pub connect_within: Duration,
+    /// From the connection to the first frame.
+    pub first_frame_within: Duration,
+    /// Between two signs of life, while the peer is the one who is waited for.
+    pub idle: Duration,
+    /// Until one chunk is read or loaded.
+    pub load_within: Duration,
+    /// Until waiters are told that the switch hangs. It is waited for nevertheless.
+    pub commit_within: Duration,
+    /// How often a side says what the other may have missed.
+    pub repeat_every: Duration,
+    /// The fewest bytes a second, taken over `rate_span` of waiting; 0 for no such bound.
+    pub rate_min: u64,
+    /// See `rate_min`.
+    pub rate_span: Duration,
+    /// How long the last word is repeated to a peer that may have missed it.
+    pub tombstone: Duration,
+    /// How often a broken transfer is resumed, beside once at each further source.
+    pub reconnects: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            window_bytes: 8 << 20,
+            chunk_bytes: 1 << 20,
+            open_within: Duration::from_secs(60),
+            connect_within: Duration::from_secs(10),
+            first_frame_within: Duration::from_secs(10),
+            idle: Duration::from_secs(30),
+            load_within: Duration::from_secs(60),
+            commit_within: Duration::from_secs(300),
+            repeat_every: Duration::from_secs(1),
+            rate_min: 64 << 10,
+            rate_span: Duration::from_secs(300),
+            tombstone: Duration::from_secs(60),
+            reconnects: 0,
+        }
+    }
+}
+
+impl Options {
+    /// The largest `chunk_bytes`: a row more must still fit into a frame.
+    pub const CHUNK_BYTES_MAX: u32 = 2 << 20;
+
+    /// Sets how many bytes may be received and not yet loaded.
+    #[must_use]
+    pub fn with_window_bytes(mut self, window_bytes: u64) -> Self {
+        self.window_bytes = window_bytes;
+        self
+    }
+
+    /// Sets about how many bytes a chunk has, up to [`CHUNK_BYTES_MAX`](Self::CHUNK_BYTES_MAX).
+    #[must_use]
+    pub fn with_chunk_bytes(mut self, chunk_bytes: u32) -> Self {
+        self.chunk_bytes = chunk_bytes.clamp(1, Self::CHUNK_BYTES_MAX);
+        self
+    }
+
+    /// Sets how often a broken transfer is resumed.
+    #[must_use]
+    pub fn with_reconnects(mut self, reconnects: u32) -> Self {
+        self.reconnects = reconnects;
+        self
+    }
+}

@@ -1,0 +1,174 @@
+//! What a chunk must pass before a row of it is loaded, and what all rows add up to.
+
+use bytes::Bytes;
+
+use crate::{
+    Damage, Digest, ErrorKind, Failure, Mutant, Position, Resume, SnapshotRef, digest,
+    frame::{FrameError, Row, rows::RowsReader},
+};
+
+/// What became of a chunk or an end.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// It is in order, and these are its rows.
+    Rows(Vec<Row>),
+    /// Everything came, and adds up.
+    End,
+    /// It came before.
+    Again,
+}
+
+#[derive(Debug)]
+pub(super) struct Intake {
+    seeds: Vec<u64>,
+    window: u64,
+    // Of this stream: the next number, how many bytes came, how many were loaded since it
+    // began, and how many of an earlier one were not.
+    next: u64,
+    received: u64,
+    loaded: u64,
+    owed: u64,
+    // Of the whole session.
+    last: Option<Position>,
+    totals: Digest,
+    complete: bool,
+}
+
+impl Intake {
+    pub(super) fn new(at: &SnapshotRef, window: u64) -> Self {
+        Self {
+            seeds: at.keyspaces.iter().map(|it| digest::seed(it)).collect(),
+            window,
+            next: 0,
+            received: 0,
+            loaded: 0,
+            owed: 0,
+            last: None,
+            totals: Digest::default(),
+            complete: false,
+        }
+    }
+
+    /// A stream begins while so many bytes of an earlier one are not yet loaded.
+    pub(super) fn begin_stream(&mut self, pending: u64) {
+        (self.next, self.received, self.loaded) = (0, 0, 0);
+        self.owed = pending;
+        if Mutant::ResumeForgetsTotals.is_on() {
+            self.totals = Digest::default();
+        }
+    }
+
+    /// So many bytes are loaded, and as many more may come.
+    pub(super) fn free(&mut self, bytes: u64) {
+        self.loaded = self.loaded.saturating_add(bytes);
+    }
+
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// How many bytes may come on this stream: what is received and not loaded, also of an
+    /// earlier stream, stays within the window.
+    pub(super) fn credit(&self) -> u64 {
+        let room = self.window.saturating_add(self.loaded);
+        room.saturating_sub(self.owed)
+    }
+
+    pub(super) fn totals(&self) -> Digest {
+        self.totals
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// What [`Mutant::EarlyEndIsSuccess`] does.
+    pub(super) fn claim_complete(&mut self) {
+        self.complete = true;
+    }
+
+    /// Where another stream would go on.
+    pub(super) fn resume(&self) -> Option<Resume> {
+        Some(Resume {
+            after: self.last.clone()?,
+            totals: self.totals,
+        })
+    }
+
+    pub(super) fn chunk(&mut self, seq: u64, rows: Bytes, crc: u32) -> Result<Taken, Failure> {
+        if seq < self.next && !Mutant::DuplicatesApplied.is_on() {
+            return Ok(Taken::Again);
+        }
+        if seq > self.next && !Mutant::GapAccepted.is_on() {
+            return Err(protocol("a chunk is missing"));
+        }
+        if self.complete {
+            return Err(protocol("a chunk after the end"));
+        }
+        if self.received >= self.credit() && !Mutant::CreditIgnored.is_on() {
+            return Err(protocol("more was sent than asked for"));
+        }
+        if crc32c::crc32c(&rows) != crc && !Mutant::ChecksumNotChecked.is_on() {
+            return Err(ErrorKind::Corrupt(Damage::Chunk).into());
+        }
+        self.received += u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        let rows = self.rows(rows)?;
+        self.next = seq + 1;
+        Ok(Taken::Rows(rows))
+    }
+
+    fn rows(&mut self, rows: Bytes) -> Result<Vec<Row>, Failure> {
+        let unreadable =
+            |error: FrameError| Failure::new(ErrorKind::Corrupt(Damage::Chunk), error.to_string());
+        let mut reader = RowsReader::new(rows).map_err(unreadable)?;
+        let mut rows = Vec::new();
+        while let Some(read) = reader.next().map_err(unreadable)? {
+            let row = read.row;
+            let seed = match self.seeds.get(usize::from(row.keyspace)) {
+                Some(seed) => *seed,
+                None if Mutant::BoundaryNotChecked.is_on() => 0,
+                None => return Err(ErrorKind::Corrupt(Damage::Boundary).into()),
+            };
+            let position = Position {
+                keyspace: row.keyspace,
+                key: row.entry.key.clone(),
+            };
+            let ascends = self.last.as_ref().is_none_or(|last| *last < position);
+            if !ascends && !Mutant::OrderNotChecked.is_on() {
+                return Err(ErrorKind::Corrupt(Damage::Order).into());
+            }
+            let bytes = row.entry.key.len() + row.entry.value.len();
+            self.totals.add_encoded(seed, &read.encoded, bytes);
+            self.last = Some(position);
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// `expected` is what the request said, if it said anything.
+    pub(super) fn end(
+        &mut self,
+        seq: u64,
+        totals: &Digest,
+        expected: Option<&Digest>,
+    ) -> Result<Taken, Failure> {
+        if seq < self.next {
+            return Ok(Taken::Again);
+        }
+        if seq > self.next && !Mutant::GapAccepted.is_on() {
+            return Err(protocol("the last chunk is missing"));
+        }
+        let adds_up = *totals == self.totals && expected.is_none_or(|it| it == totals);
+        if !adds_up && !Mutant::TotalsNotChecked.is_on() {
+            let detail = format!("received {}, the source has {totals}", self.totals);
+            return Err(Failure::new(ErrorKind::Corrupt(Damage::Totals), detail));
+        }
+        self.next = seq + 1;
+        self.complete = true;
+        Ok(Taken::End)
+    }
+}
+
+fn protocol(detail: &str) -> Failure {
+    Failure::new(ErrorKind::Protocol, detail)
+}

@@ -1,0 +1,446 @@
+//! The sending end: reads what there is credit for, and waits until it hears that the
+//! content is installed.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{Now, Options, Stop, earliest, passed};
+use crate::{
+    Digest, ErrorKind, Failure, Mutant, Resume, SnapshotRef, StreamId, digest,
+    frame::{AbortCode, Body, Frame, Row, rows::RowsWriter},
+};
+
+/// What a receiver asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// On which channel.
+    pub stream: StreamId,
+    /// The snapshot.
+    pub at: Arc<SnapshotRef>,
+    /// Only what lies behind this.
+    pub resume: Option<Resume>,
+    /// How many bytes of rows may be under way.
+    pub credit: u64,
+    /// About how many bytes of rows a chunk should have.
+    pub chunk_bytes: u32,
+}
+
+impl Request {
+    /// What a frame asks for, if it asks for anything.
+    #[must_use]
+    pub fn of(frame: Frame) -> Option<Self> {
+        let Body::Pull {
+            at,
+            resume,
+            credit,
+            chunk_bytes,
+        } = frame.body
+        else {
+            return None;
+        };
+        Some(Self {
+            stream: frame.stream,
+            at: Arc::new(*at),
+            resume,
+            credit,
+            chunk_bytes: chunk_bytes.clamp(1, Options::CHUNK_BYTES_MAX),
+        })
+    }
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The session has its turn.
+    Start,
+    /// The snapshot is pinned, and the rows up to the resumed start add up to this; or it
+    /// is not here.
+    Opened(Result<Option<Digest>, Failure>),
+    /// The next rows, none of them at the end.
+    Read(Result<Vec<Row>, Failure>),
+    /// The rate limit lets the bytes of the last [`Action::Charge`] through.
+    Charged,
+    /// A frame came.
+    Received(Frame),
+    /// The channel ended.
+    Broken(Failure),
+    /// Somebody wants it to end.
+    Stop(Stop),
+    /// Time went by.
+    Tick,
+}
+
+/// What to do. At most one of `Open`, `Read` and `Charge` is under way.
+#[derive(Debug)]
+pub enum Action {
+    /// Pin the snapshot and count the rows up to the resumed start.
+    Open,
+    /// Read on, about so many bytes.
+    Read(usize),
+    /// Wait until so many bytes may be sent.
+    Charge(u64),
+    /// Send a frame on the channel.
+    Send(Frame),
+    /// The session is over: let the snapshot go.
+    Finish(Result<Digest, Failure>),
+    /// Nothing is left to be said: drop the channel.
+    Hangup,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Fresh,
+    Opening,
+    Streaming,
+    Over,
+}
+
+/// What our own side is doing.
+#[derive(Debug)]
+enum Work {
+    Open,
+    Read,
+    Charge(Bytes),
+}
+
+/// The state of one sending session.
+#[derive(Debug)]
+pub struct Sender {
+    request: Request,
+    seeds: Vec<u64>,
+    options: Options,
+    stage: Stage,
+    work: Option<Work>,
+    credit: u64,
+    sent: u64,
+    next: u64,
+    // What was sent and not acknowledged, with its number.
+    unacked: VecDeque<(u64, Body)>,
+    // The oldest of them when we last looked: if it is still there, it may be lost.
+    stale: Option<u64>,
+    totals: Digest,
+    ended: bool,
+    local: Option<Now>,
+    peer: Option<Now>,
+    repeat: Option<Now>,
+    tombstone: Option<Now>,
+    last_word: Option<Body>,
+}
+
+impl Sender {
+    /// A session that has done nothing yet.
+    #[must_use]
+    pub fn new(request: Request, options: Options) -> Self {
+        Self {
+            seeds: request
+                .at
+                .keyspaces
+                .iter()
+                .map(|it| digest::seed(it))
+                .collect(),
+            credit: request.credit,
+            request,
+            options,
+            stage: Stage::Fresh,
+            work: None,
+            sent: 0,
+            next: 0,
+            unacked: VecDeque::new(),
+            stale: None,
+            totals: Digest::default(),
+            ended: false,
+            local: None,
+            peer: None,
+            repeat: None,
+            tombstone: None,
+            last_word: None,
+        }
+    }
+
+    /// What it was asked for.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// What the rows that were read add up to, and those before a resumed start.
+    #[must_use]
+    pub fn totals(&self) -> Digest {
+        self.totals
+    }
+
+    /// When it wants an [`Event::Tick`] at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Now> {
+        earliest([self.local, self.peer, self.repeat, self.tombstone])
+    }
+
+    /// Takes what happened and says what to do about it.
+    pub fn handle(&mut self, now: Now, event: Event) -> Vec<Action> {
+        let mut out = Vec::new();
+        let heard = matches!(event, Event::Received(_));
+        match event {
+            Event::Start if self.stage == Stage::Fresh => {
+                self.stage = Stage::Opening;
+                self.work(Work::Open, now, &mut out, Action::Open);
+                self.repeat = Some(now + self.options.repeat_every);
+            }
+            Event::Start => {}
+            Event::Opened(result) => self.opened(now, result, &mut out),
+            Event::Read(result) => self.read(now, result, &mut out),
+            Event::Charged => self.charged(now, &mut out),
+            Event::Received(frame) => self.received(now, frame, &mut out),
+            Event::Broken(failure) => {
+                self.end(now, Err(failure), None, &mut out);
+                out.push(Action::Hangup);
+            }
+            Event::Stop(stop) => self.stop(now, stop, &mut out),
+            Event::Tick => self.tick(now, &mut out),
+        }
+        self.set_clocks(now, heard);
+        out
+    }
+
+    fn work(&mut self, work: Work, now: Now, out: &mut Vec<Action>, action: Action) {
+        self.local = match work {
+            Work::Open => Some(now + self.options.open_within),
+            Work::Read => Some(now + self.options.load_within),
+            // The limit may be as low as its operator likes.
+            Work::Charge(_) => None,
+        };
+        self.work = Some(work);
+        out.push(action);
+    }
+
+    fn opened(&mut self, now: Now, result: Result<Option<Digest>, Failure>, out: &mut Vec<Action>) {
+        if self.stage != Stage::Opening {
+            return;
+        }
+        (self.work, self.local) = (None, None);
+        let before = match result {
+            Ok(Some(before)) => before,
+            Ok(None) => return self.fail(now, ErrorKind::SourceGone.into(), out),
+            Err(failure) => return self.fail_reading(now, failure, out),
+        };
+        let wanted = self.request.resume.as_ref().map(|resume| resume.totals);
+        if before != wanted.unwrap_or_default() && !Mutant::ResumeNotCompared.is_on() {
+            let kind = ErrorKind::Corrupt(crate::Damage::Resume);
+            return self.fail(now, kind.into(), out);
+        }
+        self.totals = before;
+        self.stage = Stage::Streaming;
+        self.offer(out);
+        self.pump(now, out);
+    }
+
+    fn offer(&self, out: &mut Vec<Action>) {
+        let totals = self.request.at.totals;
+        self.send(Body::Offer { totals }, out);
+    }
+
+    /// Gives our own side its next work, if it has none and there is credit.
+    fn pump(&mut self, now: Now, out: &mut Vec<Action>) {
+        let may_send = self.sent < self.credit || Mutant::CreditIgnored.is_on();
+        if self.stage == Stage::Streaming && self.work.is_none() && !self.ended && may_send {
+            let bytes = usize::try_from(self.request.chunk_bytes).unwrap_or(usize::MAX);
+            self.work(Work::Read, now, out, Action::Read(bytes));
+        }
+    }
+
+    fn read(&mut self, now: Now, result: Result<Vec<Row>, Failure>, out: &mut Vec<Action>) {
+        if self.stage != Stage::Streaming || !matches!(self.work, Some(Work::Read)) {
+            return;
+        }
+        (self.work, self.local) = (None, None);
+        let rows = match result {
+            Ok(rows) => rows,
+            Err(failure) => return self.fail_reading(now, failure, out),
+        };
+        if rows.is_empty() {
+            self.ended = true;
+            let (seq, totals) = (self.next, self.totals);
+            self.enqueue(Body::End { seq, totals }, out);
+            return;
+        }
+        let mut writer = RowsWriter::new(usize::try_from(self.request.chunk_bytes).unwrap_or(0));
+        for row in &rows {
+            let seed = self.seeds.get(usize::from(row.keyspace));
+            writer.add(row, seed.copied().unwrap_or_default(), &mut self.totals);
+        }
+        let rows = writer.finish();
+        let bytes = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        self.work(Work::Charge(rows), now, out, Action::Charge(bytes));
+    }
+
+    fn charged(&mut self, now: Now, out: &mut Vec<Action>) {
+        let Some(Work::Charge(rows)) = self.work.take_if(|it| matches!(it, Work::Charge(_))) else {
+            return;
+        };
+        self.sent += u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        let (seq, crc) = (self.next, crc32c::crc32c(&rows));
+        self.enqueue(Body::Chunk { seq, rows, crc }, out);
+        self.pump(now, out);
+    }
+
+    fn enqueue(&mut self, body: Body, out: &mut Vec<Action>) {
+        self.unacked.push_back((self.next, body.clone()));
+        self.next += 1;
+        self.send(body, out);
+    }
+
+    fn received(&mut self, now: Now, frame: Frame, out: &mut Vec<Action>) {
+        if frame.stream != self.request.stream {
+            if !matches!(frame.body, Body::Abort { .. }) {
+                let body = Body::Abort {
+                    code: AbortCode::UnknownSession,
+                    text: String::new(),
+                };
+                out.push(Action::Send(Frame { body, ..frame }));
+            }
+            return;
+        }
+        if self.stage == Stage::Over {
+            match frame.body {
+                // Both know.
+                Body::Abort { .. } | Body::Installed { .. } => out.push(Action::Hangup),
+                _ => self.say_last_word(out),
+            }
+            return;
+        }
+        match frame.body {
+            Body::Ack { next, credit } => self.acked(now, next, credit, out),
+            Body::Pull { at, resume, .. } => {
+                if *at != *self.request.at || resume != self.request.resume {
+                    return self.fail(now, protocol("another snapshot in the same session"), out);
+                }
+                if self.stage == Stage::Streaming {
+                    self.offer(out);
+                }
+            }
+            Body::Installed { .. } if self.ended => {
+                self.end(now, Ok(self.totals), None, out);
+                out.push(Action::Hangup);
+            }
+            Body::Abort { code, text } => {
+                let failure = Failure::new(ErrorKind::PeerAborted(code), text);
+                self.end(now, Err(failure), None, out);
+                out.push(Action::Hangup);
+            }
+            _ => self.fail(now, protocol("a frame that only senders send"), out),
+        }
+    }
+
+    fn acked(&mut self, now: Now, next: u64, credit: u64, out: &mut Vec<Action>) {
+        if next > self.next {
+            return self.fail(now, protocol("what was not sent is acknowledged"), out);
+        }
+        while self.unacked.front().is_some_and(|(seq, _)| *seq < next) {
+            self.unacked.pop_front();
+        }
+        self.credit = self.credit.max(credit);
+        self.pump(now, out);
+    }
+
+    fn stop(&mut self, now: Now, stop: Stop, out: &mut Vec<Action>) {
+        let kind = match stop {
+            _ if self.stage == Stage::Over => return out.push(Action::Hangup),
+            Stop::Withdrawn => ErrorKind::SourceGone,
+            Stop::Closed => ErrorKind::Closed,
+            Stop::Superseded => ErrorKind::Superseded,
+            Stop::Cancelled => ErrorKind::Cancelled,
+        };
+        self.fail(now, kind.into(), out);
+    }
+
+    fn tick(&mut self, now: Now, out: &mut Vec<Action>) {
+        if passed(self.tombstone, now) {
+            self.tombstone = None;
+            out.push(Action::Hangup);
+        } else if passed(self.local, now) && !Mutant::NoLocalDeadline.is_on() {
+            self.fail_reading(now, ErrorKind::Stalled.into(), out);
+        } else if passed(self.peer, now) && !Mutant::NoPeerDeadline.is_on() {
+            self.fail(now, ErrorKind::Idle.into(), out);
+        } else if passed(self.repeat, now) {
+            self.repeat(now, out);
+        }
+    }
+
+    /// Says what the receiver may have missed, or that we live.
+    fn repeat(&mut self, now: Now, out: &mut Vec<Action>) {
+        self.repeat = Some(now + self.options.repeat_every);
+        let oldest = self.unacked.front();
+        let limited = matches!(self.work, Some(Work::Charge(_)));
+        let alive = Body::Alive { limited };
+        let is_stale = oldest.is_some_and(|(seq, _)| self.stale == Some(*seq));
+        let body = match oldest {
+            Some((_, body)) if is_stale => body.clone(),
+            _ => alive.clone(),
+        };
+        self.stale = oldest.map(|(seq, _)| *seq);
+        if !Mutant::NoKeepAlive.is_on() || body != alive {
+            self.send(body, out);
+        }
+    }
+
+    fn send(&self, body: Body, out: &mut Vec<Action>) {
+        let stream = self.request.stream;
+        out.push(Action::Send(Frame { stream, body }));
+    }
+
+    fn fail_reading(&mut self, now: Now, failure: Failure, out: &mut Vec<Action>) {
+        self.end(now, Err(failure), Some(AbortCode::SourceError), out);
+    }
+
+    fn fail(&mut self, now: Now, failure: Failure, out: &mut Vec<Action>) {
+        let code = failure.kind.code();
+        self.end(now, Err(failure), Some(code), out);
+    }
+
+    /// Ends, and tells the receiver if there is something to tell.
+    fn end(
+        &mut self,
+        now: Now,
+        outcome: Result<Digest, Failure>,
+        tell: Option<AbortCode>,
+        out: &mut Vec<Action>,
+    ) {
+        if self.stage == Stage::Over {
+            return;
+        }
+        self.stage = Stage::Over;
+        self.work = None;
+        self.unacked.clear();
+        (self.local, self.peer, self.repeat) = (None, None, None);
+        if let Some(code) = tell {
+            let text = outcome.as_ref().err().map(|it| it.detail.clone());
+            self.last_word = Some(Body::Abort {
+                code,
+                text: text.unwrap_or_default(),
+            });
+            self.say_last_word(out);
+            self.tombstone = Some(now + self.options.tombstone);
+        }
+        out.push(Action::Finish(outcome));
+    }
+
+    fn say_last_word(&self, out: &mut Vec<Action>) {
+        if let Some(body) = self.last_word.clone() {
+            self.send(body, out);
+        }
+    }
+
+    /// The clock of the receiver runs while our own side has nothing to do.
+    fn set_clocks(&mut self, now: Now, heard: bool) {
+        let waiting = self.stage == Stage::Streaming && self.work.is_none();
+        self.peer = match (waiting, self.peer) {
+            (false, _) => None,
+            (true, Some(until)) if !heard => Some(until),
+            (true, _) => Some(now + self.options.idle),
+        };
+    }
+}
+
+fn protocol(detail: &str) -> Failure {
+    Failure::new(ErrorKind::Protocol, detail)
+}

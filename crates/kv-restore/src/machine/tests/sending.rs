@@ -1,0 +1,274 @@
+//! What a sender makes of what a receiver says, and of the time that goes by.
+
+use super::*;
+use sender::{Action, Event, Request};
+
+struct Rig {
+    core: Sender,
+    now: Duration,
+    rows: Vec<Row>,
+    sent: Vec<Body>,
+    ended: Option<Result<Digest, Failure>>,
+    hung_up: bool,
+    // Reads answer at once.
+    quick: bool,
+}
+
+fn request(credit: u64) -> Request {
+    let body = Body::Pull {
+        at: Box::new(at()),
+        resume: None,
+        credit,
+        chunk_bytes: 1,
+    };
+    Request::of(frame(body)).unwrap()
+}
+
+impl Rig {
+    fn new(request: Request, rows: Vec<Row>) -> Self {
+        let mut rig = Self {
+            core: Sender::new(request, Options::default()),
+            now: second(100),
+            rows,
+            sent: Vec::new(),
+            ended: None,
+            hung_up: false,
+            quick: true,
+        };
+        rig.rows.reverse();
+        rig.on(Event::Start);
+        rig
+    }
+
+    /// One that has three rows and credit for so many bytes.
+    fn streaming(credit: u64) -> Self {
+        let rows = vec![row(0, "a"), row(0, "b"), row(1, "a")];
+        let mut rig = Self::new(request(credit), rows);
+        rig.on(Event::Opened(Ok(Some(Digest::default()))));
+        rig
+    }
+
+    fn on(&mut self, event: Event) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            for action in self.core.handle(self.now, event) {
+                match action {
+                    Action::Open => {}
+                    Action::Read(_) if self.quick => {
+                        let row = self.rows.pop().into_iter().collect();
+                        events.push(Event::Read(Ok(row)));
+                    }
+                    Action::Read(_) => {}
+                    Action::Charge(_) => events.push(Event::Charged),
+                    Action::Send(frame) => self.sent.push(frame.body),
+                    Action::Finish(outcome) => {
+                        assert!(self.ended.is_none(), "a session ends once");
+                        self.ended = Some(outcome);
+                    }
+                    Action::Hangup => self.hung_up = true,
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, body: Body) {
+        self.on(Event::Received(frame(body)));
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(deadline) = self.core.deadline().filter(|it| *it <= end) {
+            self.now = deadline.max(self.now);
+            self.on(Event::Tick);
+        }
+        self.now = end;
+    }
+
+    fn chunks(&self) -> usize {
+        let is_chunk = |it: &&Body| matches!(it, Body::Chunk { .. });
+        self.sent.iter().filter(is_chunk).count()
+    }
+
+    #[track_caller]
+    fn failed(&self, kind: ErrorKind) {
+        match &self.ended {
+            Some(Err(failure)) => assert_eq!(failure.kind, kind),
+            other => panic!("it should have failed: {other:?}"),
+        }
+    }
+}
+
+// Mutant: CreditIgnored.
+#[test]
+fn only_what_there_is_credit_for_is_sent() {
+    let mut rig = Rig::streaming(1);
+    assert_eq!(rig.chunks(), 1);
+    rig.hear(Body::Ack { next: 1, credit: 1 });
+    assert_eq!(rig.chunks(), 1);
+    rig.hear(Body::Ack {
+        next: 1,
+        credit: 1_000,
+    });
+    assert_eq!(rig.chunks(), 3);
+    assert!(matches!(rig.sent.last(), Some(Body::End { seq: 3, .. })));
+    assert!(rig.ended.is_none(), "it is not over before it is installed");
+    rig.hear(Body::Installed {
+        snapshot: SnapshotId(1),
+    });
+    assert!(matches!(&rig.ended, Some(Ok(totals)) if totals.rows() == 3));
+    assert!(rig.hung_up);
+}
+
+#[test]
+fn s35_what_is_not_acknowledged_is_sent_again() {
+    let mut rig = Rig::streaming(1);
+    let sent = rig.chunks();
+    rig.wait(second(3));
+    assert!(rig.chunks() > sent);
+    let repeated = rig.sent.iter().filter_map(|it| match it {
+        Body::Chunk { seq, .. } => Some(*seq),
+        _ => None,
+    });
+    assert!(repeated.eq(vec![0; rig.chunks()]));
+}
+
+#[test]
+fn s57_the_same_question_twice_is_one_dump() {
+    let mut rig = Rig::streaming(1);
+    let pull = Body::Pull {
+        at: Box::new(at()),
+        resume: None,
+        credit: 1,
+        chunk_bytes: 1,
+    };
+    rig.hear(pull);
+    assert_eq!(rig.chunks(), 1);
+    assert!(rig.ended.is_none());
+}
+
+#[test]
+fn s58_another_snapshot_in_the_same_session_is_refused() {
+    let mut rig = Rig::streaming(1);
+    let mut other = at();
+    other.id = SnapshotId(2);
+    rig.hear(Body::Pull {
+        at: Box::new(other),
+        resume: None,
+        credit: 1,
+        chunk_bytes: 1,
+    });
+    rig.failed(ErrorKind::Protocol);
+}
+
+// Mutant: NoPeerDeadline.
+#[test]
+fn s61_a_receiver_that_disappears_ends_the_dump_in_its_time() {
+    let mut rig = Rig::streaming(1);
+    rig.wait(second(29));
+    assert!(rig.ended.is_none());
+    rig.wait(second(2));
+    rig.failed(ErrorKind::Idle);
+    rig.wait(second(61));
+    assert!(rig.hung_up, "nothing is left of it");
+
+    let mut rig = Rig::streaming(1);
+    rig.on(Event::Broken(ErrorKind::Transport.into()));
+    rig.failed(ErrorKind::Transport);
+    assert!(rig.hung_up);
+}
+
+#[test]
+fn s49_s52_a_receiver_that_is_busy_and_says_so_is_waited_for() {
+    let mut rig = Rig::streaming(1_000);
+    for _ in 0..600 {
+        rig.wait(second(1));
+        rig.hear(Body::Ack {
+            next: 4,
+            credit: 1_000,
+        });
+    }
+    assert!(rig.ended.is_none());
+}
+
+// Mutants: NoLocalDeadline, NoKeepAlive.
+#[test]
+fn a_busy_source_says_that_it_lives_and_one_that_hangs_gives_up() {
+    let mut rig = Rig::new(request(1), Vec::new());
+    rig.wait(second(59));
+    assert!(rig.sent.len() > 50);
+    assert!(
+        rig.sent
+            .iter()
+            .all(|it| *it == Body::Alive { limited: false })
+    );
+    rig.wait(second(2));
+    rig.failed(ErrorKind::Stalled);
+    let source = AbortCode::SourceError;
+    assert!(matches!(rig.sent.last(), Some(Body::Abort { code, .. }) if *code == source));
+}
+
+#[test]
+fn s46_s60_a_snapshot_that_is_not_here_or_no_longer_is_said_at_once() {
+    let gone = |rig: &Rig| {
+        rig.failed(ErrorKind::SourceGone);
+        let gone = AbortCode::SourceGone;
+        assert!(matches!(rig.sent.last(), Some(Body::Abort { code, .. }) if *code == gone));
+    };
+    let mut rig = Rig::new(request(1), Vec::new());
+    rig.on(Event::Opened(Ok(None)));
+    gone(&rig);
+    let mut rig = Rig::streaming(1);
+    rig.on(Event::Stop(Stop::Withdrawn));
+    gone(&rig);
+}
+
+#[test]
+fn s63_a_read_that_fails_ends_the_dump_and_the_receiver_is_told() {
+    let mut rig = Rig::streaming(1);
+    rig.quick = false;
+    rig.hear(Body::Ack {
+        next: 1,
+        credit: 100,
+    });
+    rig.on(Event::Read(Err(ErrorKind::Staging.into())));
+    rig.failed(ErrorKind::Staging);
+    let source = AbortCode::SourceError;
+    assert!(matches!(rig.sent.last(), Some(Body::Abort { code, .. }) if *code == source));
+    // Its answer may be lost, and is said again.
+    let count = rig.sent.len();
+    rig.hear(Body::Ack {
+        next: 1,
+        credit: 100,
+    });
+    assert_eq!(rig.sent.len(), count + 1);
+}
+
+// Mutant: ResumeNotCompared.
+#[test]
+fn s72_other_rows_before_a_resumed_start_are_refused() {
+    let mut before = Digest::default();
+    before.add_to(0, &row(0, "a").entry);
+    let mut request = request(1);
+    request.resume = Some(crate::Resume {
+        after: crate::Position {
+            keyspace: 0,
+            key: "a".into(),
+        },
+        totals: before,
+    });
+    let mut rig = Rig::new(request, Vec::new());
+    rig.on(Event::Opened(Ok(Some(Digest::default()))));
+    rig.failed(ErrorKind::Corrupt(Damage::Resume));
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_not_sent_is_refused() {
+    let mut rig = Rig::streaming(1);
+    rig.hear(Body::Ack { next: 9, credit: 1 });
+    rig.failed(ErrorKind::Protocol);
+    let mut rig = Rig::streaming(1);
+    rig.hear(Body::Installed {
+        snapshot: SnapshotId(1),
+    });
+    rig.failed(ErrorKind::Protocol);
+}

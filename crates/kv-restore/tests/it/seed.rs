@@ -1,0 +1,270 @@
+//! The seed: a restore whose start fails must not be handed out for ever; and its siblings,
+//! each another place at which the ancestor leaves somebody waiting.
+
+use std::time::Duration;
+
+use kv_restore::{ErrorKind, Phase, Retry, SnapshotRef, Switch};
+use pop_store::testkit::{Call, Effect, Fault};
+use tokio::time::Instant;
+
+use crate::{
+    kit::{Trouble, World, at, failed, leader, until_hung, write},
+    naive,
+};
+
+/// The fault, on the registry that has it: the same dead session again, and it never ends.
+#[tokio::test(start_paused = true)]
+async fn s01_the_naive_registry_hands_a_dead_session_out_for_ever() {
+    let world = World::filled().await;
+    world.faults.arm(Call::BeginReplace, 1, Fault::Refuse);
+    let (begins, second_ends) = naive::twice(&world).await;
+    assert_eq!(begins, 1, "the retry did not even try");
+    assert!(!second_ends);
+}
+
+// Mutants: SlotNotEmptied, GuardWithoutDrop.
+#[tokio::test(start_paused = true)]
+async fn s01_restore_whose_start_throws_fails_its_future_and_a_retry_makes_a_fresh_session() {
+    let world = World::filled().await;
+    let before = world.target_rows().await;
+    world.faults.arm(Call::BeginReplace, 1, Fault::Refuse);
+    let error = failed(world.restored().await, ErrorKind::Begin);
+    assert_eq!(
+        (error.phase(), error.retry()),
+        (Phase::Opening, Retry::Later)
+    );
+    assert_eq!(world.restorer.live(), None);
+    assert_eq!(world.target_rows().await, before);
+    world.heals(&error).await;
+}
+
+// Mutant: GuardWithoutDrop.
+#[tokio::test(start_paused = true)]
+async fn s02_restore_whose_start_panics_fails_its_future_and_a_retry_makes_a_fresh_session() {
+    let world = World::filled().await;
+    let effect = Effect::DidNotHappen;
+    world
+        .faults
+        .arm(Call::BeginReplace, 1, Fault::Panic(effect));
+    let error = failed(world.restored().await, ErrorKind::TaskLost);
+    assert_eq!(error.phase(), Phase::Opening);
+    world.heals(&error).await;
+}
+
+// Mutant: NoLocalDeadline.
+#[tokio::test(start_paused = true)]
+async fn s03_restore_whose_start_hangs_is_given_up_and_its_late_end_changes_nothing() {
+    for effect in [Effect::Happened, Effect::DidNotHappen] {
+        let world = World::filled().await;
+        let started = Instant::now();
+        let session = until_hung(&world, Call::BeginReplace, effect).await;
+        let error = failed(session.outcome().await, ErrorKind::Stalled);
+        assert_eq!(error.phase(), Phase::Opening);
+        assert!(started.elapsed() <= Duration::from_secs(61));
+        world.faults.release();
+        world.heals(&error).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s04_a_source_that_can_not_be_asked_fails_the_future_at_once() {
+    let world = World::filled().await;
+    world.way.set(&leader(), Trouble::Refused);
+    let started = Instant::now();
+    let error = failed(world.restored().await, ErrorKind::Transport);
+    assert!(started.elapsed() < Duration::from_millis(100));
+    world.way.set(&leader(), Trouble::None);
+    world.heals(&error).await;
+}
+
+// Mutant: GuardWithoutDrop.
+#[tokio::test(start_paused = true)]
+async fn s05_a_transport_that_panics_fails_the_future_and_gives_the_staging_back() {
+    let world = World::filled().await;
+    world.way.set(&leader(), Trouble::Panics);
+    let error = failed(world.restored().await, ErrorKind::TaskLost);
+    assert_eq!(error.phase(), Phase::Pulling);
+    world.way.set(&leader(), Trouble::None);
+    world.heals(&error).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s06_a_question_that_fails_later_fails_the_future_once() {
+    let world = World::filled().await;
+    world.way.set(&leader(), Trouble::FailsLater);
+    let error = failed(world.restored().await, ErrorKind::Transport);
+    world.way.set(&leader(), Trouble::None);
+    world.heals(&error).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s07_a_commit_that_is_refused_leaves_the_old_content_and_a_retry_succeeds() {
+    let world = World::filled().await;
+    let before = world.target_rows().await;
+    world.faults.arm(Call::Publish, 1, Fault::Refuse);
+    let error = failed(world.restored().await, ErrorKind::Commit(Switch::NotDone));
+    assert_eq!(world.target_rows().await, before);
+    world.heals(&error).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s08_a_commit_that_panics_before_the_switch_leaves_the_old_content() {
+    let world = World::filled().await;
+    let before = world.target_rows().await;
+    world
+        .faults
+        .arm(Call::Publish, 1, Fault::Panic(Effect::DidNotHappen));
+    let error = failed(world.restored().await, ErrorKind::TaskLost);
+    assert_eq!(error.phase(), Phase::Committing);
+    assert_eq!(world.target_rows().await, before);
+    world.heals(&error).await;
+}
+
+// F16: after the doubt the seal decides, and here it can be read no more.
+#[tokio::test(start_paused = true)]
+async fn s08_a_commit_in_doubt_is_said_to_be_in_doubt_and_the_reopened_store_decides() {
+    for effect in [Effect::Happened, Effect::DidNotHappen] {
+        let world = World::filled().await;
+        let fault = Fault::Crash {
+            effect,
+            keep: usize::MAX,
+        };
+        world.faults.arm(Call::Publish, 1, fault);
+        let doubt = ErrorKind::Commit(Switch::InDoubt);
+        let error = failed(world.restored().await, doubt);
+        assert_eq!(error.retry(), Retry::Never);
+        let reopened = world.target.take_crashed().unwrap();
+        let rows = crate::kit::rows_of(&reopened).await;
+        let installed = rows == world.source_rows().await;
+        assert_eq!(installed, effect == Effect::Happened);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s09_a_failure_is_told_with_its_first_error_whatever_its_cleanup_does() {
+    let world = World::filled().await;
+    // The store is gone, so that the staging can't be given back properly either.
+    let fault = Fault::Crash {
+        effect: Effect::DidNotHappen,
+        keep: usize::MAX,
+    };
+    world.faults.arm(Call::Load, 2, fault);
+    let error = failed(world.restored().await, ErrorKind::Staging);
+    assert_eq!(error.phase(), Phase::Receiving);
+    assert_eq!(world.restorer.live(), None);
+}
+
+#[test]
+fn s10_a_runtime_that_shuts_down_answers_every_waiter() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (world, session) = runtime.block_on(async {
+        let world = World::filled().await;
+        let session = until_hung(&world, Call::Load, Effect::DidNotHappen).await;
+        (world, session)
+    });
+    runtime.shutdown_background();
+    let waiting = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let error = failed(waiting.block_on(session.outcome()), ErrorKind::TaskLost);
+    assert_eq!(error.phase(), Phase::Verifying);
+    // A spawn that is refused is no exception.
+    let session = world.restore(at(1, 1, 10)).unwrap();
+    failed(waiting.block_on(session.outcome()), ErrorKind::TaskLost);
+    assert_eq!(world.restorer.live(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s11_s15_what_is_installed_is_not_copied_again() {
+    let world = World::filled().await;
+    let first = world.restored().await.unwrap();
+    assert!(!first.already);
+    // What comes after an install may fail and be tried again, from the request on.
+    let (begins, connects) = (
+        world.begins(),
+        world
+            .way
+            .connects
+            .load(std::sync::atomic::Ordering::Relaxed),
+    );
+    let second = world.restored().await.unwrap();
+    assert!(second.already);
+    assert_eq!(second.seal, first.seal);
+    assert_eq!(world.begins(), begins);
+    assert_eq!(
+        world
+            .way
+            .connects
+            .load(std::sync::atomic::Ordering::Relaxed),
+        connects
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn s12_a_request_that_can_not_be_read_is_refused_without_a_session() {
+    let world = World::filled().await;
+    let mut unknown = at(1, 1, 10);
+    unknown.keyspaces.push("nowhere".into());
+    let mut nameless = at(1, 1, 10);
+    nameless.space.clear();
+    for request in [unknown, nameless] {
+        let error = world.restore(request).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        assert_eq!(error.session(), None);
+    }
+    let error = world.restorer.restore(at(1, 1, 10), &[]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+    let mut bytes = at(1, 1, 10).to_bytes().to_vec();
+    bytes[20] ^= 1;
+    assert!(SnapshotRef::from_bytes(&bytes).is_err());
+    assert_eq!(world.begins(), 0);
+}
+
+/// Every call of the target that a session makes, and everything that can go wrong in it.
+#[tokio::test(start_paused = true)]
+async fn every_fault_in_every_call_of_the_target_ends_the_session_and_a_retry_succeeds() {
+    let calls = [
+        (Call::Get, 2),
+        (Call::BeginReplace, 1),
+        (Call::Load, 4),
+        (Call::Scan, 1),
+        (Call::Publish, 1),
+    ];
+    let effects = [Effect::Happened, Effect::DidNotHappen];
+    let hits = calls
+        .into_iter()
+        .flat_map(|(call, count)| (1..=count).map(move |nth| (call, nth)));
+    for (call, nth) in hits {
+        let faults = effects
+            .into_iter()
+            .flat_map(|effect| [Fault::Panic(effect), Fault::Hang(effect)])
+            .chain([Fault::Refuse, Fault::Delay(Duration::from_secs(50))]);
+        for fault in faults {
+            let world = World::new();
+            write(&world.target, 17, 1).await;
+            write(&world.source, 100, 2).await;
+            world.offer(1).await;
+            let before = world.target_rows().await;
+            world.faults.arm(call, nth, fault);
+            let outcome = world.restored().await;
+            assert_eq!(world.faults.injected_count(), 1, "{call:?} {nth}");
+            let happened = world.same().await;
+            match &outcome {
+                Ok(_) => assert!(happened, "{call:?} {nth} {fault:?}"),
+                Err(error) => {
+                    // Only a switch whose answer was lost may have happened unseen.
+                    let unseen = call == Call::Publish && happened;
+                    assert!(unseen || world.target_rows().await == before, "{error}");
+                }
+            }
+            world.faults.release();
+            let again = world.restored().await.unwrap();
+            assert_eq!(again.already, happened || again.already);
+            assert!(world.same().await, "{call:?} {nth} {fault:?}");
+            world.is_quiet().await;
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The sending side: pins, sessions, and who may ask for what.
+
+use std::time::Duration;
+
+use kv_restore::{
+    AbortCode, ErrorKind, Options, PeerId, SessionId, StreamId,
+    frame::{Body, Frame},
+    transport::{Channel, pair},
+};
+use pop_store::testkit::{Call, Effect};
+
+use crate::kit::{World, at, failed, until_hung, write};
+
+fn pull(session: u128, attempt: u32, snapshot: u128) -> Frame {
+    Frame {
+        stream: StreamId {
+            session: SessionId(session),
+            attempt,
+        },
+        body: Body::Pull {
+            at: Box::new(at(snapshot, 1, 10)),
+            resume: None,
+            credit: 1,
+            chunk_bytes: 1,
+        },
+    }
+}
+
+/// Connects as a peer and asks.
+async fn ask(world: &World, peer: &str, frame: Frame) -> Channel {
+    let (mut ours, theirs) = pair();
+    let (dumper, peer) = (world.dumper.clone(), PeerId::new(peer));
+    tokio::spawn(async move { dumper.serve(&peer, theirs).await });
+    ours.tx.send(frame).await.unwrap();
+    ours
+}
+
+async fn answer(channel: &mut Channel) -> Body {
+    channel.rx.recv().await.unwrap().unwrap().body
+}
+
+async fn refused(channel: &mut Channel, expected: AbortCode) {
+    match answer(channel).await {
+        Body::Abort { code, .. } => assert_eq!(code, expected),
+        other => panic!("it should have been refused: {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s39_a_session_of_another_peer_is_refused() {
+    let world = World::filled().await;
+    let mut first = ask(&world, "follower", pull(5, 0, 1)).await;
+    assert!(matches!(answer(&mut first).await, Body::Offer { .. }));
+    let mut thief = ask(&world, "thief", pull(5, 1, 1)).await;
+    refused(&mut thief, AbortCode::Protocol).await;
+    assert_eq!(world.dumper.running(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s57_s58_the_same_question_on_another_channel_is_refused_and_so_is_another_snapshot() {
+    let world = World::filled().await;
+    world.offer(2).await;
+    let mut first = ask(&world, "follower", pull(5, 0, 1)).await;
+    assert!(matches!(answer(&mut first).await, Body::Offer { .. }));
+    for (attempt, snapshot) in [(0, 1), (1, 2)] {
+        let mut again = ask(&world, "follower", pull(5, attempt, snapshot)).await;
+        refused(&mut again, AbortCode::Protocol).await;
+    }
+    assert_eq!(world.dumper.running(), 1);
+    // A reconnect of the receiver ends what it left behind.
+    let mut second = ask(&world, "follower", pull(5, 1, 1)).await;
+    assert!(matches!(answer(&mut second).await, Body::Offer { .. }));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    drop(first);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.dumper.running(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f34_a_frame_of_a_session_that_nobody_knows_is_answered() {
+    let world = World::filled().await;
+    let mut frame = pull(5, 0, 1);
+    frame.body = Body::Ack { next: 3, credit: 9 };
+    let mut channel = ask(&world, "follower", frame).await;
+    refused(&mut channel, AbortCode::UnknownSession).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s59_an_offer_that_ends_while_it_is_fetched_stays_pinned_until_then() {
+    let world = World::filled().await;
+    let session = until_hung(&world, Call::Load, Effect::Happened).await;
+    drop(world.offers());
+    world.faults.release();
+    session.outcome().await.unwrap();
+    assert!(world.same().await);
+    let gone = world
+        .restore(at(1, 2, 10))
+        .unwrap()
+        .outcome()
+        .await
+        .unwrap();
+    assert!(gone.already);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s46_s60_a_snapshot_that_is_withdrawn_fails_its_receivers_at_once() {
+    let world = World::with(
+        Options::default()
+            .with_chunk_bytes(1_000)
+            .with_window_bytes(1),
+        |it| it,
+    );
+    world.fill(100).await;
+    let session = until_hung(&world, Call::Load, Effect::Happened).await;
+    let started = tokio::time::Instant::now();
+    for offer in world.offers() {
+        offer.withdraw();
+    }
+    failed(session.outcome().await, ErrorKind::SourceGone);
+    assert!(started.elapsed() < Duration::from_secs(1));
+    world.faults.release();
+    world.is_quiet().await;
+    let late = world.restored().await;
+    failed(late, ErrorKind::SourceGone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s61_a_receiver_that_disappears_leaves_no_dump_and_no_pin() {
+    let world = World::filled().await;
+    let channel = ask(&world, "follower", pull(5, 0, 1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.dumper.running(), 1);
+    drop(channel);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.dumper.running(), 0);
+
+    // One that stays and says nothing takes its time, and no more.
+    let _silent = ask(&world, "follower", pull(6, 0, 1)).await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(world.dumper.running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s62_a_dump_that_can_not_say_goodbye_ends_nevertheless() {
+    let world = World::filled().await;
+    let (mut ours, theirs) = pair();
+    let dumper = world.dumper.clone();
+    tokio::spawn(async move { dumper.serve(&PeerId::new("follower"), theirs).await });
+    ours.tx.send(pull(5, 0, 1)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // It hears of the wish to stop, and nobody takes what it says.
+    let tx = ours.tx;
+    drop(ours.rx);
+    world.dumper.close();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.dumper.running(), 0);
+    drop(tx);
+}
+
+// S64: each channel has a task of its own, so that a panic in one reaches no other.
+#[tokio::test(start_paused = true)]
+async fn s64_a_panic_in_one_dump_leaves_the_others_and_later_ones_alone() {
+    use pop_store::{
+        Store,
+        testkit::{Fault, FaultStore, Faults},
+    };
+    let world = World::filled().await;
+    let faults = Faults::none();
+    let bad = FaultStore::new(world.source.clone(), faults.clone());
+    faults.arm(Call::Scan, 1, Fault::Panic(Effect::DidNotHappen));
+    let snapshot = bad.snapshot().await.unwrap();
+    let _offer = world.dumper.offer(at(2, 1, 11), &bad, snapshot).unwrap();
+    let good = until_hung(&world, Call::Load, Effect::Happened).await;
+    let broken = ask(&world, "another", pull(5, 0, 2)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.dumper.running(), 1, "only the good one is left");
+    drop(broken);
+    world.faults.release();
+    good.outcome().await.unwrap();
+    world
+        .restore(at(2, 1, 11))
+        .unwrap()
+        .outcome()
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn s63_a_read_that_fails_in_the_middle_ends_both_sides() {
+    use pop_store::{
+        Store,
+        testkit::{Fault, FaultStore, Faults},
+    };
+    let world = World::filled().await;
+    let faults = Faults::none();
+    let bad = FaultStore::new(world.source.clone(), faults.clone());
+    let snapshot = bad.snapshot().await.unwrap();
+    let _offer = world.dumper.offer(at(2, 1, 11), &bad, snapshot).unwrap();
+    faults.arm(Call::Scan, 3, Fault::Refuse);
+    let before = world.target_rows().await;
+    let outcome = world.restore(at(2, 1, 11)).unwrap().outcome().await;
+    failed(outcome, ErrorKind::PeerAborted(AbortCode::SourceError));
+    assert_eq!(world.target_rows().await, before);
+    world.is_quiet().await;
+    write(&world.source, 1, 1).await;
+}
