@@ -13,7 +13,7 @@ async fn damage(world: &World, keyspace: Keyspace, key: Bytes) {
     let row = world.store.get(keyspace, &key).await;
     let row = row.expect("the store answers").expect("it is there");
     let mut damaged = row.to_vec();
-    damaged[5] ^= 1;
+    *damaged.get_mut(5).expect("it is longer") ^= 1;
     let mut batch = WriteBatch::new();
     batch.put(keyspace, key, damaged.into());
     let written = world.store.write(batch, Durability::Synced).await;
