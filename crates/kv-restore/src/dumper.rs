@@ -103,7 +103,7 @@ impl Dumper {
     ///
     /// # Errors
     ///
-    /// What is wrong with `at`, if the store does not have its keyspaces.
+    /// What is wrong with `at`: the store does not have its keyspaces, or its id is taken.
     pub fn offer(
         &self,
         at: SnapshotRef,
@@ -127,7 +127,10 @@ impl Dumper {
             snapshot,
             keyspaces,
         };
-        self.0.state.lock().offers.insert(id, pinned);
+        match self.0.state.lock().offers.entry(id) {
+            Entry::Vacant(entry) => entry.insert(pinned),
+            Entry::Occupied(_) => return Err(protocol(format!("{id} is on offer already"))),
+        };
         let dumper = self.clone();
         Ok(Offer { dumper, id })
     }

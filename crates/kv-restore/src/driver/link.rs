@@ -5,16 +5,19 @@ use std::{collections::VecDeque, future::ready};
 use super::{Work, done};
 use crate::{
     ErrorKind, Failure,
-    frame::Frame,
+    frame::{Body, Frame},
     transport::{Channel, FrameRx, FrameTx, TransportError},
 };
+
+/// Answers that wait to be sent. Each is said again, so that one more can be left out.
+const ANSWERS_MAX: usize = 1_024;
 
 type Sent = (Box<dyn FrameTx>, Result<(), TransportError>);
 type Got = (Box<dyn FrameRx>, Result<Option<Frame>, TransportError>);
 
 /// Sends and receives at the same time: two ends that only sent would wait for each other.
 pub(super) struct Link {
-    // Bounded by the credit of the session, and one repeated frame a second.
+    // Bounded by the credit of the session and `ANSWERS_MAX`.
     out: VecDeque<Frame>,
     tx: Option<Box<dyn FrameTx>>,
     sending: Option<Work<Sent>>,
@@ -51,7 +54,10 @@ impl Link {
     }
 
     pub(super) fn send(&mut self, frame: Frame) {
-        if self.broken.is_none() {
+        // A peer that makes us answer and takes no answers must not fill our memory.
+        let rows = matches!(frame.body, Body::Chunk { .. } | Body::End { .. });
+        let full = self.out.len() >= ANSWERS_MAX && !rows;
+        if self.broken.is_none() && !full {
             self.out.push_back(frame);
             self.send_next();
         }

@@ -196,6 +196,56 @@ fn another_protocol_another_version_and_an_oversize_frame_are_refused_by_the_hea
     assert_eq!(decode(&mut BytesMut::from(&b"KR\x01"[..])), Ok(None));
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of version 1, which other machines speak: a change of them is another version.
+#[test]
+fn frames_rows_and_digests_keep_their_bytes() {
+    let at = SnapshotRef::new("space", SnapshotId(1), &["a"]).at(Epoch(2), 3);
+    let mut totals = Digest::default();
+    let mut writer = RowsWriter::new(0);
+    let entry = Entry {
+        key: Bytes::from_static(b"key"),
+        value: Bytes::from_static(b"value"),
+    };
+    let row = Row { keyspace: 0, entry };
+    writer.add(&row, crate::digest::seed("a"), &mut totals);
+    let rows = writer.finish();
+    let crc = crc32c::crc32c(&rows);
+    let bodies = [
+        Body::Pull {
+            at: Box::new(at),
+            resume: None,
+            credit: 9,
+            chunk_bytes: 8,
+        },
+        Body::Chunk { seq: 0, rows, crc },
+        Body::End { seq: 1, totals },
+        Body::Abort {
+            code: AbortCode::SourceGone,
+            text: "gone".into(),
+        },
+    ];
+    let golden = [
+        "4b520101000000000000000000000000000000070000000100000042dac1279f000000057370616365000000000000000000000000000000010000000000000002000000000000000300010000000161000000000000000000000000000900000008",
+        "4b520103000000000000000000000000000000070000000100000022a8198fbf000000000000000094e45dd800000001000000000003000000056b657976616c7565",
+        "4b5201040000000000000000000000000000000700000001000000286ab8a031000000000000000120cbee5f670402b33625a23633b6699600000000000000010000000000000008",
+        "4b520107000000000000000000000000000000070000000100000009ac63319c0400000004676f6e65",
+    ];
+    for (body, golden) in bodies.into_iter().zip(golden) {
+        let frame = Frame {
+            stream: StreamId {
+                session: SessionId(7),
+                attempt: 1,
+            },
+            body,
+        };
+        assert_eq!(hex(&encoded(&frame)), golden);
+    }
+}
+
 #[test]
 fn a_count_of_rows_that_can_not_be_there_is_refused_at_once() {
     let refused = RowsReader::new(Bytes::from_static(&[0xff; 40]));

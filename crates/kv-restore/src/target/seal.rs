@@ -68,6 +68,18 @@ mod tests {
         assert_eq!(decode(encode(&seal())), Ok(seal()));
     }
 
+    #[test]
+    fn a_seal_keeps_its_bytes() {
+        let hex: String = encode(&seal())
+            .iter()
+            .map(|it| format!("{it:02x}"))
+            .collect();
+        assert_eq!(
+            hex,
+            "0100000000000000000000000000000007000000000000000300000000000000090000000000000000000000000000000000000000000000000000000000000000000000046d6574614cddc628"
+        );
+    }
+
     // Mutant: the checksum is not compared.
     #[test]
     fn a_damaged_or_later_seal_is_refused() {

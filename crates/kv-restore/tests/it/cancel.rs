@@ -138,7 +138,7 @@ async fn s27_a_close_while_queued_or_receiving_ends_the_session_in_its_time() {
     }
 }
 
-// Mutant: StopDuringCommit.
+// Mutants: StopDuringCommit, TurnNotTaken.
 #[tokio::test(start_paused = true)]
 async fn s28_a_close_while_committing_waits_for_the_commit() {
     let world = Arc::new(World::filled().await);
@@ -163,6 +163,7 @@ async fn s28_a_close_does_not_wait_for_ever_for_a_commit_that_hangs() {
     failed(session.outcome().await, ErrorKind::Stalled);
 }
 
+// Mutant: TurnNotTaken.
 // F17: nobody waits for ever, and nobody passes a switch that may still happen.
 #[tokio::test(start_paused = true)]
 async fn f17_a_commit_that_hangs_keeps_later_requests_out_until_it_is_known() {

@@ -89,6 +89,8 @@ pub(crate) struct World {
     pub(crate) admission: Admission,
     pub(crate) limiter: Limiter,
     offers: Mutex<Vec<Offer>>,
+    // Handles of sessions that have ended: who holds one must not get it again.
+    ended: Mutex<Vec<Session>>,
 }
 
 pub(crate) fn leader() -> PeerId {
@@ -145,6 +147,7 @@ impl World {
             admission,
             limiter,
             offers: Mutex::default(),
+            ended: Mutex::default(),
         }
     }
 
@@ -178,7 +181,9 @@ impl World {
 
     /// Asks for snapshot 1 of epoch 1 and waits for the end.
     pub(crate) async fn restored(&self) -> Outcome {
-        self.restore(at(1, 1, 10)).unwrap().outcome().await
+        let session = self.restore(at(1, 1, 10)).unwrap();
+        self.ended.lock().push(session.clone());
+        session.outcome().await
     }
 
     /// Asks for snapshot 1 to be installed in the store that a crash left.

@@ -106,12 +106,21 @@ async fn s54_who_does_not_get_its_turn_in_time_fails_early_and_a_small_snapshot_
     waiting.restore(small).unwrap().outcome().await.unwrap();
 }
 
+// Mutant: ToldBeforeReleased.
 #[tokio::test(start_paused = true)]
 async fn s55_room_is_given_back_before_anybody_is_told() {
     let admission = Admission::new(1);
     let room = admission.clone();
     let world = World::with(Options::default(), |it| it.with_admission(room));
     world.fill(10).await;
+    // Also while the source may still be told.
+    world.way.set(&leader(), Trouble::Silent);
+    let session = world.restore(at(1, 1, 10)).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    session.cancel();
+    failed(session.outcome().await, ErrorKind::Cancelled);
+    assert_eq!(admission.free(), 1);
+    drop(world.target.begin_replace(&[crate::kit::A]).await.unwrap());
     for fails in [false, true] {
         world.way.set(
             &leader(),

@@ -14,6 +14,7 @@ mod kit;
 mod load;
 mod naive;
 mod seed;
+mod shape;
 mod sharing;
 mod source;
 mod wire;

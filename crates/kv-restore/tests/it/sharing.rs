@@ -84,7 +84,7 @@ async fn s17_a_detached_session_goes_on_and_can_be_joined_again() {
     assert!(world.same().await);
 }
 
-// Mutants: TurnNotTaken, ToldBeforeReleased.
+// Mutant: who gives way is not told to.
 #[tokio::test(start_paused = true)]
 async fn s18_a_newer_snapshot_takes_the_place_and_waits_for_the_staging() {
     let world = World::filled().await;
@@ -113,6 +113,7 @@ async fn s19_an_older_snapshot_is_refused_and_the_running_one_goes_on() {
     failed(late, ErrorKind::Obsolete);
 }
 
+// Mutant: ToldBeforeReleased.
 #[tokio::test(start_paused = true)]
 async fn s20_a_higher_epoch_with_less_takes_the_place_of_a_dead_source_at_once() {
     let world = World::filled().await;
@@ -162,7 +163,7 @@ async fn s22_a_newer_request_waits_for_a_commit_and_then_runs_or_is_covered() {
     }
 }
 
-// Mutant: TurnNotTaken.
+// Mutant: SlotNotEmptied.
 #[tokio::test(start_paused = true)]
 async fn s23_a_storm_of_requests_has_one_staging_open_and_the_last_one_wins() {
     let world = World::filled().await;

@@ -185,7 +185,7 @@ async fn a_snapshot_goes_over_tcp() {
     serving.await.unwrap();
 }
 
-// Mutants: ChecksumNotChecked; a checksum that covers the head alone.
+// Mutant: a checksum that covers the head of a frame alone.
 #[tokio::test(start_paused = true)]
 async fn s40_a_flipped_bit_anywhere_is_never_installed() {
     for place in (0..11_000).step_by(97) {
