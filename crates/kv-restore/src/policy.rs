@@ -24,12 +24,10 @@ pub(crate) enum Verdict {
     Refuse(ErrorKind),
 }
 
+/// Compares two requests; the new one is not of an older epoch.
 pub(crate) fn decide(live: &Request, new: &Request) -> Verdict {
     // A new leader overrules an old one also with less: what the old one had may never
     // have been agreed on, and the old one may be dead.
-    if new.at.epoch < live.at.epoch && !Mutant::EpochIgnored.is_on() {
-        return Verdict::Refuse(ErrorKind::StaleEpoch);
-    }
     if new.at.epoch != live.at.epoch {
         return Verdict::Preempt;
     }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    ErrorKind, Failure, Mutant, Phase, Progress, RestoreError, SessionId,
+    Epoch, ErrorKind, Failure, Mutant, Phase, Progress, RestoreError, SessionId,
     machine::{Stop, receiver::Installed},
     policy::{Request, Verdict, decide},
     session::{Session, Token},
@@ -32,6 +32,9 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Slot {
     live: Option<Live>,
+    // The highest that has spoken. What it asked for may have failed or been there already;
+    // a lower one is overruled nevertheless.
+    epoch: Epoch,
     closed: bool,
 }
 
@@ -61,7 +64,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If the session that runs is newer, or the registry is closed.
+    /// If a higher epoch has spoken, the session that runs is newer, or the registry is closed.
     pub fn enter(&self, request: Request, id: SessionId) -> Result<Entered, RestoreError> {
         let refuse = |kind: ErrorKind| {
             let at = &request.at;
@@ -72,6 +75,10 @@ impl Registry {
         if slot.closed {
             return Err(refuse(ErrorKind::Closed));
         }
+        if request.at.epoch < slot.epoch && !Mutant::EpochIgnored.is_on() {
+            return Err(refuse(ErrorKind::StaleEpoch));
+        }
+        slot.epoch = request.at.epoch;
         if let Some(live) = &slot.live {
             match decide(&live.request, &request) {
                 Verdict::Refuse(kind) => return Err(refuse(kind)),

@@ -56,6 +56,15 @@ impl World {
         request: &Request,
         entered: &Result<Entered, RestoreError>,
     ) {
+        let kind = entered.as_ref().err().map(RestoreError::kind);
+        if request.at.epoch < self.epoch {
+            if kind != Some(ErrorKind::StaleEpoch) {
+                self.fail(format!(
+                    "I9: a higher epoch has spoken, and it was {kind:?}"
+                ));
+            }
+            return;
+        }
         let Some(live) = live.and_then(|n| self.tasks.get(n)) else {
             if let Err(error) = entered {
                 self.fail(format!("I14: refused without a reason: {error}"));
@@ -64,10 +73,7 @@ impl World {
         };
         let (old, new) = (&live.at, &request.at);
         let stops = live.stop.borrow().is_some();
-        let kind = entered.as_ref().err().map(RestoreError::kind);
-        let expected = if new.epoch < old.epoch {
-            Some(ErrorKind::StaleEpoch)
-        } else if new.epoch == old.epoch && new.applied < old.applied {
+        let expected = if new.epoch == old.epoch && new.applied < old.applied {
             Some(ErrorKind::Obsolete)
         } else {
             None

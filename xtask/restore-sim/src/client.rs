@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kv_restore::{
-    ErrorKind, Request, Session, SessionId,
+    Epoch, ErrorKind, Request, Session, SessionId,
     machine::Receiver,
     registry::{Entered, Registry},
 };
@@ -65,7 +65,7 @@ impl World {
                 self.check_closed();
                 // What was closed is let go of, before somebody else may touch the target.
                 self.signal();
-                self.registry = Registry::default();
+                self.forget();
             }
         }
     }
@@ -85,10 +85,15 @@ impl World {
                 self.crash_task(n);
             }
         }
-        self.registry = Registry::default();
+        self.forget();
         self.turn = None;
         self.line.clear();
         self.target.reopen();
+    }
+
+    fn forget(&mut self) {
+        self.registry = Registry::default();
+        self.epoch = Epoch(0);
     }
 
     pub fn request(&mut self, request: Request) {
@@ -96,6 +101,7 @@ impl World {
         let id = SessionId(u128::from(self.next_id()));
         let entered = self.registry.enter(request.clone(), id);
         self.check_entered(live, &request, &entered);
+        self.epoch = self.epoch.max(request.at.epoch);
         match entered {
             Ok(Entered::Shared(session)) => self.wait_for(session),
             Ok(Entered::Started(session, completer, stop)) => {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use kv_restore::{Failure, frame::Frame, registry::Registry};
+use kv_restore::{Epoch, Failure, frame::Frame, registry::Registry};
 use pop_store::testkit::Random;
 
 use crate::{
@@ -56,6 +56,8 @@ pub struct World {
     pub handles: Vec<Handle>,
     pub target: Target,
     pub registry: Registry,
+    /// The highest epoch that asked this registry.
+    pub epoch: Epoch,
     /// Which task may touch the target, and who waits for that.
     pub turn: Option<usize>,
     pub line: VecDeque<usize>,
@@ -94,6 +96,7 @@ pub fn run(seed: u64, trace: bool) -> Report {
         handles: Vec::new(),
         target: Target::default(),
         registry: Registry::default(),
+        epoch: Epoch(0),
         turn: None,
         line: VecDeque::new(),
         up: [true; SOURCES],

@@ -188,13 +188,18 @@ impl World {
 
     /// Asks for snapshot 1 to be installed in the store that a crash left.
     pub(crate) async fn restored_in(&self, store: MemStore) -> Outcome {
+        self.asked_in(store, at(1, 1, 10)).await
+    }
+
+    /// Asks a restorer that knows nothing of what was before.
+    pub(crate) async fn asked_in(&self, store: MemStore, request: SnapshotRef) -> Outcome {
         let restorer = Restorer::new(
             Target::new(Arc::new(store)).with_seals(SEALS),
             Arc::clone(&self.way) as Arc<dyn Transport>,
             RestorerOptions::new(Arc::new(|| 7)),
             tokio::runtime::Handle::current(),
         );
-        let session = restorer.restore(at(1, 1, 10), &[leader()]).unwrap();
+        let session = restorer.restore(request, &[leader()]).unwrap();
         session.outcome().await
     }
 

@@ -160,7 +160,7 @@ async fn s56_pauses_double_up_to_the_cap_with_jitter_and_begin_anew_after_a_succ
     gone.close();
     world.way.set(&leader(), Trouble::None);
     let error = world
-        .restore(at(8, 0, 0).with_totals(Digest::default()))
+        .restore(at(8, 1, 11).with_totals(Digest::default()))
         .unwrap();
     let error = error.outcome().await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::PeerAborted(_)), "{error}");

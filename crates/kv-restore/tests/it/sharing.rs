@@ -142,9 +142,26 @@ async fn s21_a_lower_epoch_is_refused_before_and_after_the_install() {
     assert_eq!(error.kind(), ErrorKind::StaleEpoch);
     world.faults.release();
     running.outcome().await.unwrap();
-    let late = world.restore(at(2, 4, 99)).unwrap().outcome().await;
+    let error = world.restore(at(2, 4, 99)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StaleEpoch);
+    // The seal says so also to who was not there.
+    let target = world.target.inner().clone();
+    let late = world.asked_in(target, at(2, 4, 99)).await;
     failed(late, ErrorKind::StaleEpoch);
     assert!(world.same().await);
+}
+
+// Mutant: EpochIgnored. What the higher epoch asked for failed, or was there already.
+#[tokio::test(start_paused = true)]
+async fn s21_a_lower_epoch_is_refused_also_if_the_higher_one_installed_nothing() {
+    let world = World::filled().await;
+    world.restored().await.unwrap();
+    for (id, epoch) in [(1, 7), (9, 8)] {
+        let asked = world.restore(at(id, epoch, 11)).unwrap().outcome().await;
+        assert!(asked.map_or(true, |installed| installed.already));
+        let error = world.restore(at(2, epoch - 1, 99)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StaleEpoch);
+    }
 }
 
 // Mutants: StopDuringCommit, TurnNotTaken.
