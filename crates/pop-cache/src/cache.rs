@@ -17,7 +17,7 @@ use pop_store::{
     Durability, ErrorKind, Store, WriteBatch,
     table::{DueSchedule, QuarantineSequence, lease, meta, progress},
 };
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::{Notify, OnceCell, Semaphore};
 
 use crate::{
     CacheError, CacheOptions, CachedQueue, LeaseQueue, Restored, RestoredParked, Result, RetrySink,
@@ -26,6 +26,7 @@ use crate::{
     closing::Closed,
     group::GroupCount,
     parking,
+    sweep::BIG_WRITES_MAX,
 };
 
 /// The leases of all subscription queues of one opened store.
@@ -62,6 +63,8 @@ pub(crate) struct Inner<K> {
     /// When to sweep which queue.
     pub(crate) looks: Mutex<BTreeSet<(LeaseTime, SubscriptionQueue)>>,
     pub(crate) sooner: Notify,
+    /// Who may write the ends of many deliveries.
+    pub(crate) big_writes: Semaphore,
     /// What is to be flushed.
     pub(crate) dirty: Mutex<VecDeque<Arc<CachedQueue>>>,
     pub(crate) flush_wanted: Notify,
@@ -132,6 +135,7 @@ impl<K: RetrySink> LeaseCache<K> {
                 leases: AtomicI64::new(0),
                 looks: Mutex::default(),
                 sooner: Notify::new(),
+                big_writes: Semaphore::new(BIG_WRITES_MAX),
                 dirty: Mutex::default(),
                 flush_wanted: Notify::new(),
                 flush_now: Notify::new(),
