@@ -17,13 +17,14 @@ use pop_store::{
     Store,
     table::{DueSchedule, QuarantineSequence},
 };
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::{Notify, OnceCell, Semaphore};
 
 use crate::{
     CacheOptions, CachedQueue, LeaseQueue, Result, RetrySink, Run,
     cached::{Follow, State},
     closing::Closed,
     group::GroupCount,
+    sweep::BIG_WRITES_MAX,
 };
 
 /// The leases of all subscription queues of one opened store.
@@ -60,6 +61,8 @@ pub(crate) struct Inner<K> {
     /// When to sweep which queue.
     pub(crate) looks: Mutex<BTreeSet<(LeaseTime, SubscriptionQueue)>>,
     pub(crate) sooner: Notify,
+    /// Who may write the ends of many deliveries.
+    pub(crate) big_writes: Semaphore,
     /// What is to be flushed.
     pub(crate) dirty: Mutex<VecDeque<Arc<CachedQueue>>>,
     pub(crate) flush_wanted: Notify,
@@ -130,6 +133,7 @@ impl<K: RetrySink> LeaseCache<K> {
                 leases: AtomicI64::new(0),
                 looks: Mutex::default(),
                 sooner: Notify::new(),
+                big_writes: Semaphore::new(BIG_WRITES_MAX),
                 dirty: Mutex::default(),
                 flush_wanted: Notify::new(),
                 flush_now: Notify::new(),

@@ -47,6 +47,8 @@ impl<K: RetrySink> LeaseCache<K> {
             if Mutant::FlushOnlyWithTraffic.is_on() && self.is_quiet() {
                 continue;
             }
+            // Whoever the last flush answered goes on first, and shares this one.
+            tokio::task::yield_now().await;
             match self.flush().await {
                 Err(error) if needs_reopen(&error) => return Err(error),
                 Err(error) => {

@@ -12,7 +12,7 @@ use std::{
 
 use futures::{
     Stream, StreamExt,
-    future::{self, Either, maybe_done},
+    future::{self, Either, OptionFuture, maybe_done},
     stream::FuturesUnordered,
 };
 use pop_model::{
@@ -32,6 +32,12 @@ use crate::{
 const STAGED_MAX: usize = 512;
 /// The most ends in one batch: each is a row and a hint, or a few more.
 const ENDS_MAX: usize = 256;
+/// How many batches of many ends are at the store at a time, of all queues: one is written
+/// while the next waits. More would be written as one, and whoever sends meanwhile would
+/// wait for all of them.
+pub(crate) const BIG_WRITES_MAX: usize = 2;
+/// With more ends than this a batch is one of many.
+const SMALL_WRITE: usize = 32;
 
 impl<K: RetrySink> LeaseCache<K> {
     /// Works off what is due until `stop` completes, and ends what it began.
@@ -398,6 +404,9 @@ impl<'a, K: RetrySink> Settling<'a, K> {
         written.sort_unstable();
         self.open
             .retain(|offset| written.binary_search(offset).is_err());
+        let is_big = ends.len() > SMALL_WRITE;
+        let room = &self.cache.inner.big_writes;
+        let _room = OptionFuture::from(is_big.then(|| room.acquire())).await;
         self.cache.commit(self.cached, self.epoch, ends).await
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pop_cache::LeaseQueue;
 use pop_model::Mutant;
 use pop_store::{
     Durability, Outcome,
@@ -175,4 +176,29 @@ async fn a_batch_of_many_ends_is_one_that_the_store_takes() {
     // Mutant: the keys of a batch are not counted; it is refused for ever.
     assert_eq!(world.committed().await, 600 * 4_096);
     assert!(world.faults.call_count(Call::Write) < 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_many_queues_leaves_room_at_the_store() {
+    let mut world = World::new();
+    for topic in 1..=5 {
+        let popped = world.try_pop(queue(topic), 100).await;
+        assert_eq!(popped.expect("there is room").len(), 100);
+    }
+    let before = world.faults.call_count(Call::Write);
+    for write in 0..5 {
+        world.fail_write(write, Fault::Hang(Effect::DidNotHappen));
+    }
+    world.start();
+    world.pass(HIDDEN + Duration::from_secs(1)).await;
+    // Mutant: each queue writes as it likes; whoever sends meanwhile waits for all five.
+    assert_eq!(world.faults.call_count(Call::Write) - before, 2);
+    for _ in 0..3 {
+        world.faults.release();
+        world.pass(Duration::from_secs(1)).await;
+    }
+    for topic in 1..=5 {
+        let cached = world.cached(queue(topic)).await;
+        assert_eq!(cached.look(LeaseQueue::committed).get(), 100);
+    }
 }

@@ -37,7 +37,8 @@ pub trait StoredValue: Sized {
         self.write(&mut out);
         let checksum = crc32c::crc32c(&out);
         out.put_u32(checksum);
-        out.into()
+        // Room to spare would cost a second allocation.
+        out.into_boxed_slice().into()
     }
 
     /// Takes a value out of its envelope. Byte fields share `bytes`.

@@ -48,7 +48,8 @@ pub trait StoredKey: Sized {
     fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(48);
         self.write(&mut out);
-        out.into()
+        // Room to spare would cost a second allocation.
+        out.into_boxed_slice().into()
     }
 
     /// The key that `bytes` are.
