@@ -9,8 +9,11 @@ pub const SEEDS_MAX: u64 = 200;
 
 /// The faults that need more seeds, and how many.
 const RARE: &[(&str, u64)] = &[
+    ("ClosedStaysListed", 3_000),
     ("ExhaustedIsDropped", 1_000),
     ("FloorPassesPending", 2_000),
+    ("KeptForTheRecordAlone", 3_000),
+    ("RetentionMissesNewGroups", 3_000),
     ("SecondWriteWhileInDoubt", 1_000),
     ("StagedClearedWhateverTheOutcome", 1_000),
 ];
