@@ -32,7 +32,13 @@ impl Model {
     /// As for an acknowledgement.
     pub fn given_up(&mut self, delivery: Delivery, told: Told, at: Window) -> Checked {
         let attempts_max = self.attempts_max_of(delivery);
-        let may_be_told_again = self.may_be_told_again(delivery);
+        let is_fifo = self.cast.groups[self.deliveries[delivery].group].is_fifo;
+        let may_be_told_again = is_fifo || self.may_be_told_again(delivery);
+        if is_fifo && told == Told::Over {
+            // One in order that this run of the broker has not read yet is told that it is
+            // over, and goes on.
+            return Ok(());
+        }
         self.settled(
             delivery,
             told,
@@ -41,7 +47,7 @@ impl Model {
             |state| match state {
                 State::Leased(lease) if lease.delivery == Some(delivery) => Some(State::Dead),
                 // What is settled may have been given up, and the answer lost.
-                State::Done | State::Dead if may_be_told_again => Some(state),
+                state if state.is_final() && may_be_told_again => Some(state),
                 _ => None,
             },
             |state| state.change_refused(delivery, at.answered, attempts_max),
