@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use pop_model::{GroupId, SubscriptionQueue, TopicId};
+use pop_model::{GroupId, Mutant, SubscriptionQueue, TopicId};
 
 use crate::{CacheError, CachedQueue, LeaseCache, Result, RetrySink};
 
@@ -72,7 +72,9 @@ impl<K: RetrySink> LeaseCache<K> {
             let leases = &state.leases;
             let (after, committed) = (leases.epoch().next(), leases.committed());
             state.begin_anew(after, committed);
-            queues.remove(&cached.queue);
+            if !Mutant::ClosedStaysListed.is_on() {
+                queues.remove(&cached.queue);
+            }
             state.give_up()
         };
         self.follow(cached, follow);
@@ -175,7 +177,7 @@ mod tests {
         tokio::task::yield_now().await;
         let error = cache.reserve(&first, 1, BOUNDS).unwrap_err();
         assert!(matches!(error, CacheError::Evicted(_)), "{error}");
-        // Mutant: it stays listed until all are given up, and is found again and again.
+        // Mutant: ClosedStaysListed.
         assert!(cache.loaded(first.queue()).is_none());
         let error = cache.subscribe(subscribe_queue(1, 0)).await.unwrap_err();
         assert!(matches!(error, CacheError::Closed(_)), "{error}");

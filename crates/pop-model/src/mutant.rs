@@ -121,6 +121,14 @@ mutants! {
     NoBackoff,
     /// Retention removes messages that retry entries still refer to.
     RetentionForgetsReferences,
+    /// Retention does not see a retry entry that the committed offset of its queue has passed.
+    PassedEntriesForgotten,
+    /// Retention does not see a group that came since its pass began.
+    RetentionMissesNewGroups,
+    /// What is kept for a record in quarantine ends once the record is put back to work.
+    KeptForTheRecordAlone,
+    /// A queue that is given up for a deletion is found until the deletion is through.
+    ClosedStaysListed,
     /// The sweep of a deleted topic takes the messages of its neighbour along.
     DeletionTakesANeighbour,
     /// A receive that waits is not woken by what becomes ready.

@@ -8,7 +8,15 @@ use crate::pool::{Batch, Total, run_all};
 pub const SEEDS_MAX: u64 = 200;
 
 /// The faults that need more seeds, and how many.
-const RARE: &[(&str, u64)] = &[];
+const RARE: &[(&str, u64)] = &[
+    ("ClosedStaysListed", 3_000),
+    ("ExhaustedIsDropped", 1_000),
+    ("FloorPassesPending", 2_000),
+    ("KeptForTheRecordAlone", 3_000),
+    ("RetentionMissesNewGroups", 3_000),
+    ("SecondWriteWhileInDoubt", 1_000),
+    ("StagedClearedWhateverTheOutcome", 1_000),
+];
 
 /// What the search for one fault came to.
 #[derive(Debug)]

@@ -452,7 +452,7 @@ async fn what_leaves_quarantine_keeps_its_message_as_long_as_it_is_worked_on() {
     retry::put(&mut batch, retry_key(LEASING, 9), &entry(8));
     store.write(batch, Durability::Buffered).await.unwrap();
     retain_and_sweep(&log).await.unwrap();
-    // Mutant: it is kept for the record alone, and ends with it.
+    // Mutant: KeptForTheRecordAlone.
     assert_eq!(retained(&store).await, [0, 1, 2, 3, 4, 6, 7, 8]);
     let mut batch = WriteBatch::new();
     batch.delete(RETRY, retry_key(LEASING, 9).encode());
@@ -493,8 +493,8 @@ async fn an_entry_that_its_queue_has_passed_keeps_its_message() {
     quarantine::put_away(&mut batch, 1, LEASE, record);
     store.write(batch, Durability::Buffered).await.unwrap();
     retain_and_sweep(&log).await.unwrap();
-    // Mutant: entries are looked for above the committed offset of their queue alone. Then
-    // 4 and 6 end although one is out and the other one in quarantine.
+    // Mutant: PassedEntriesForgotten. Then 4 and 6 end although one is out and the other one
+    // in quarantine.
     assert_eq!(retained(&store).await, [0, 1, 2, 3, 4, 6, 7]);
 }
 

@@ -60,6 +60,7 @@ actions! {
     "acknowledge late", 3, settle::acknowledge_late;
     "acknowledge what may be over", 5, settle::acknowledge_any;
     "acknowledge twice at once", 2, settle::acknowledge_twice;
+    "give up", 2, settle::give_up;
     "change", 7, settle::change;
     "change to an equal deadline", 2, settle::change_to_an_equal_deadline;
     "change what may be over", 2, settle::change_any;

@@ -59,6 +59,30 @@ pub(super) async fn acknowledge(sim: &mut Sim, random: &mut Random) -> Checked {
     sim.perform(ops).await.map(drop)
 }
 
+/// Gives deliveries up: those that are out, or that may be over.
+pub(super) async fn give_up(sim: &mut Sim, random: &mut Random) -> Checked {
+    let mut out = sim.model.out();
+    let mut deliveries = Vec::new();
+    for _ in 0..1 + random.index(3) {
+        if out.is_empty() {
+            break;
+        }
+        deliveries.push(out.swap_remove(random.index(out.len())).0);
+    }
+    if random.chance(1, 4)
+        && let Some(any) = pick_any(sim, random)
+        && !deliveries.contains(&any)
+    {
+        deliveries = vec![any];
+    }
+    let ops = deliveries.into_iter().map(|delivery| Op::GiveUp {
+        delivery,
+        handle: random.index(8),
+    });
+    let ops = ops.collect();
+    sim.perform(ops).await.map(drop)
+}
+
 /// The time is up, and the broker may not have looked yet.
 pub(super) async fn acknowledge_late(sim: &mut Sim, random: &mut Random) -> Checked {
     let Some((delivery, lease)) = pick(sim, random) else {

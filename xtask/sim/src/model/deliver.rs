@@ -24,6 +24,7 @@ impl Model {
             suspend: false,
             receive: Some(arrived.receive),
         });
+        let same = self.may_be_the_same(&arrived, number, at);
         let is_damaged = self.messages[message].is_damaged;
         let track = &mut self.tracks[group][message];
         let allowed = !is_damaged
@@ -34,6 +35,7 @@ impl Model {
         if !allowed {
             return Err(self.wrong_delivery(group, message, arrived.attempt, at));
         }
+        track.may_be(same);
         self.deliveries.push(Handed {
             group,
             group_life: self.groups[group].count,

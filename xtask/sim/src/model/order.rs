@@ -1,6 +1,6 @@
 //! Message groups: a FIFO group gets their messages in order, one batch at a time (P7).
 
-use super::{Arrived, Millis, Model, State, Window};
+use super::{Arrived, Delivery, Lease, Millis, Model, State, Window};
 use crate::violation::{Checked, Violation};
 
 /// A line of messages: a queue, and a message group in it. Messages without one share one.
@@ -46,6 +46,38 @@ impl Model {
         self.deliveries[delivery].handles.push(handle.to_owned());
         self.file(arrived.group, arrived.message);
         is_one
+    }
+
+    /// A delivery that was not to count and whose time may be up comes with the same number
+    /// whether it is repeated or another one: what it is if it is repeated, with the handle
+    /// of `number` or the one that it had.
+    pub(super) fn may_be_the_same(
+        &self,
+        arrived: &Arrived,
+        number: Delivery,
+        at: Window,
+    ) -> Vec<State> {
+        if !self.cast.groups[arrived.group].is_fifo {
+            return Vec::new();
+        }
+        let mut same = Vec::new();
+        for state in self.tracks[arrived.group][arrived.message].states() {
+            if let State::Leased(lease) = state
+                && lease.receive == Some(arrived.receive)
+                && lease.attempt == arrived.attempt
+                && lease.suspend
+            {
+                same.extend([Some(number), lease.delivery].map(|delivery| {
+                    State::Leased(Lease {
+                        delivery,
+                        until_at_least: at.asked + arrived.invisible_ms,
+                        until_at_most: at.answered + arrived.invisible_ms,
+                        ..*lease
+                    })
+                }));
+            }
+        }
+        same
     }
 
     /// Nobody heard the answer of a receive that may repeat another: its batch may be hidden

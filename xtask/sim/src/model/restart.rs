@@ -19,20 +19,8 @@ impl Model {
     /// A restart lost what was in memory alone, and what was not durable.
     pub fn restarted(&mut self, now: Millis) {
         self.lives_anew();
-        self.forget(now, |_| true);
-    }
-
-    /// A restart with a warning lost nothing, but for changes of deliveries in order that
-    /// the broker had not read again since the restart before.
-    pub fn restarted_in_order(&mut self, now: Millis) {
-        let fifo: Vec<bool> = self.cast.groups.iter().map(|it| it.is_fifo).collect();
-        self.forget(now, |group| fifo[group]);
-    }
-
-    fn forget(&mut self, now: Millis, is_of: impl Fn(usize) -> bool) {
         let mut touched: BTreeSet<(usize, usize)> = self.open_tracks().collect();
         touched.extend(&self.recent);
-        touched.retain(|(group, _)| is_of(*group));
         for (group, message) in touched {
             let attempts_max = self.cast.groups[group].attempts_max;
             let track = &mut self.tracks[group][message];

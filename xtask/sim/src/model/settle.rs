@@ -11,8 +11,6 @@ impl Model {
     /// If a handle did what it must not (P3), or did not what it must.
     pub fn acked(&mut self, delivery: Delivery, told: Told, at: Window) -> Checked {
         let attempts_max = self.attempts_max_of(delivery);
-        let is_fifo = self.cast.groups[self.deliveries[delivery].group].is_fifo;
-        let is_ordered = is_fifo && self.is_of_this_life(delivery);
         let may_be_told_again = self.may_be_told_again(delivery);
         self.settled(
             delivery,
@@ -21,12 +19,38 @@ impl Model {
             "an acknowledgement",
             |state| {
                 let again = state == State::Done && may_be_told_again;
-                // In order, a message is delivered again in place: after a crash nobody knows
-                // any more which of its deliveries was the last.
-                let forgotten = is_ordered && matches!(state, State::Ready { .. });
-                (again || forgotten || state.accepts(delivery)).then_some(State::Done)
+                (again || state.accepts(delivery)).then_some(State::Done)
             },
             |state| state.ack_refused(delivery, at.answered, attempts_max),
+        )
+    }
+
+    /// A delivery that was given up was answered.
+    ///
+    /// # Errors
+    ///
+    /// As for an acknowledgement.
+    pub fn given_up(&mut self, delivery: Delivery, told: Told, at: Window) -> Checked {
+        let attempts_max = self.attempts_max_of(delivery);
+        let is_fifo = self.cast.groups[self.deliveries[delivery].group].is_fifo;
+        let may_be_told_again = is_fifo || self.may_be_told_again(delivery);
+        if is_fifo && told == Told::Over {
+            // One in order that this run of the broker has not read yet is told that it is
+            // over, and goes on.
+            return Ok(());
+        }
+        self.settled(
+            delivery,
+            told,
+            at,
+            "a giving up",
+            |state| match state {
+                State::Leased(lease) if lease.delivery == Some(delivery) => Some(State::Dead),
+                // What is settled may have been given up, and the answer lost.
+                state if state.is_final() && may_be_told_again => Some(state),
+                _ => None,
+            },
+            |state| state.change_refused(delivery, at.answered, attempts_max),
         )
     }
 

@@ -17,6 +17,8 @@ pub enum Answer {
     Received(Option<Result<Vec<pop_broker::Delivery>, BrokerError>>),
     /// Of an acknowledgement.
     Acked(Result<(), BrokerError>),
+    /// Of a delivery that is given up.
+    GivenUp(Result<(), BrokerError>),
     /// Of a change.
     Changed(Result<String, BrokerError>),
     /// Of a reset.
@@ -40,7 +42,8 @@ pub(super) fn told<T>(outcome: Result<T, &BrokerError>, may_be_gone: bool) -> Ch
             BrokerError::Recovering
             | BrokerError::ShuttingDown
             | BrokerError::Busy(_)
-            | BrokerError::TooManyInFlight(_),
+            | BrokerError::TooManyInFlight(_)
+            | BrokerError::NotDeadLettered(_),
         ) => Told::Refused,
         Err(
             BrokerError::TopicNotFound(_)
@@ -81,6 +84,7 @@ impl Answer {
                 format!("{} messages", deliveries.len())
             }
             Self::Acked(answer)
+            | Self::GivenUp(answer)
             | Self::Reset(answer)
             | Self::Quarantined(answer)
             | Self::Deleted(answer)

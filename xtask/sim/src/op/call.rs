@@ -61,6 +61,12 @@ impl Op {
                 let (group, topic, handle) = addressed(*delivery, *handle, cast, model);
                 Box::pin(async move { Answer::Acked(broker.ack(&group, &topic, &handle).await) })
             }
+            Self::GiveUp { delivery, handle } => {
+                let (group, topic, handle) = addressed(*delivery, *handle, cast, model);
+                Box::pin(
+                    async move { Answer::GivenUp(broker.give_up(&group, &topic, &handle).await) },
+                )
+            }
             Self::Change {
                 delivery,
                 handle,

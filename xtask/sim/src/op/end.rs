@@ -72,6 +72,10 @@ impl Op {
                 let told = told_of(*delivery, outcome.as_ref(), at, model)?;
                 model.acked(*delivery, told, at)
             }
+            (Self::GiveUp { delivery, .. }, Answer::GivenUp(outcome)) => {
+                let told = told_of(*delivery, outcome.as_ref(), at, model)?;
+                model.given_up(*delivery, told, at)
+            }
             (
                 Self::Change {
                     delivery,

@@ -69,6 +69,13 @@ pub enum Op {
         /// The next delivery is not to count.
         suspend: bool,
     },
+    /// Gives a delivery up: its message is to go to the dead letters.
+    GiveUp {
+        /// Which one.
+        delivery: Delivery,
+        /// With which of its handles.
+        handle: usize,
+    },
     /// Sets where a group goes on in a topic.
     Reset {
         /// The group.
@@ -121,7 +128,10 @@ impl Op {
             Self::ConfirmClock => model.confirmed(),
             Self::DeleteTopic { topic } => model.deleting_topic(*topic, now),
             Self::DeleteGroup { group, .. } => model.deleting_group(*group, now),
-            Self::Ack { .. } | Self::Change { .. } | Self::Quarantined { .. } => {}
+            Self::Ack { .. }
+            | Self::Change { .. }
+            | Self::GiveUp { .. }
+            | Self::Quarantined { .. } => {}
         }
     }
 
@@ -152,6 +162,9 @@ impl Op {
             ),
             Self::Ack { delivery, handle } => {
                 format!("ack {}", delivery_text(*delivery, *handle, model))
+            }
+            Self::GiveUp { delivery, handle } => {
+                format!("dead-letter {}", delivery_text(*delivery, *handle, model))
             }
             Self::Change {
                 delivery,

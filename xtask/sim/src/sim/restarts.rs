@@ -66,7 +66,6 @@ impl Sim {
         if went_well && self.is_calm_but_for_the_restart() {
             // All was durable when it ended: nothing is lost, nothing comes again.
             self.model.lives_anew();
-            self.model.restarted_in_order(self.world.now());
             self.opens_known = self.world.opens();
             self.trouble_is_over();
         } else {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use pop_model::{
-    Holder, LeaseKey, LogBounds, LogKey, LogQueue, Message, Offset, Retained, RetainedKey,
+    Holder, LeaseKey, LogBounds, LogKey, LogQueue, Message, Mutant, Offset, Retained, RetainedKey,
     StoredKey, StoredValue, WallTime,
 };
 
@@ -196,7 +196,10 @@ impl Sweep {
         let holders = held.get(&offset);
         // By group: a record that is put back to work is another reference of its group.
         let is_gone = |holder: &Holder| {
-            let of_group = |held: &Holder| held.group == holder.group;
+            let of_group = |held: &Holder| match Mutant::KeptForTheRecordAlone.is_on() {
+                true => held == holder,
+                false => held.group == holder.group,
+            };
             !holders.is_some_and(|held| held.iter().any(of_group))
         };
         let is_end = kept.holders.iter().all(is_gone);
