@@ -11,21 +11,19 @@ use std::{
 use parking_lot::Mutex;
 use pop_model::{
     Clock, DeliveryIdentity, GroupId, Incarnation, LeaseTime, LogBounds, Mutant, Offset, Progress,
-    StartPosition, SubscriptionQueue, SubscriptionRecord,
+    StartPosition, SubscriptionQueue,
 };
 use pop_store::{
-    Durability, ErrorKind, Store, WriteBatch,
-    table::{DueSchedule, QuarantineSequence, lease, meta, progress},
+    Store,
+    table::{DueSchedule, QuarantineSequence},
 };
 use tokio::sync::{Notify, OnceCell};
 
 use crate::{
-    CacheError, CacheOptions, CachedQueue, LeaseQueue, Restored, RestoredParked, Result, RetrySink,
-    Run,
+    CacheOptions, CachedQueue, LeaseQueue, Result, RetrySink, Run,
     cached::{Follow, State},
     closing::Closed,
     group::GroupCount,
-    parking,
 };
 
 /// The leases of all subscription queues of one opened store.
@@ -188,78 +186,8 @@ impl<K: RetrySink> LeaseCache<K> {
         Ok(Arc::clone(cached))
     }
 
-    async fn load(&self, subscribe: Subscribe) -> Result<Arc<CachedQueue>> {
-        let Subscribe { queue, bounds, .. } = subscribe;
-        self.check_open(queue)?;
-        let store = self.inner.store.as_ref();
-        let record = match meta::subscription(store, queue).await? {
-            Some(record) => record,
-            None => self.start(subscribe).await?,
-        };
-        let (stored, pages) = progress::load(store, queue).await?;
-        let committed = stored.map_or(record.start, |progress| progress.committed);
-        let marked = pages.last().map(|(number, marks)| marks.end(*number));
-        if marked.is_some_and(|marked| marked > bounds.end) {
-            tracing::error!(%queue, ?marked, log_end = bounds.end.get(), "messages that were settled are no longer in the log; those that take their offsets are delivered");
-        }
-        let ordered = match subscribe.ordered {
-            true => Some(lease::load(store, queue, usize::MAX).await?),
-            false => None,
-        };
-        let parked = match &ordered {
-            Some(rows) => parking::load(store, queue, rows).await?,
-            None => RestoredParked::default(),
-        };
-        let restored = Restored {
-            queue,
-            epoch: record.epoch,
-            committed: clamp(queue, committed, bounds),
-            pages: if Mutant::RestartIgnoresMarks.is_on() {
-                Vec::new()
-            } else {
-                pages
-            },
-            ordered,
-            parked,
-            log_end: bounds.end,
-            found_end: subscribe.found_end,
-        };
-        let leases = LeaseQueue::restore(restored, self.inner.run);
-        let of_group = Arc::clone(self.inner.groups.lock().entry(queue.group).or_default());
-        let max = self.inner.options.in_flight_per_queue_max;
-        let now = self.inner.clock.lease();
-        let cached = Arc::new(CachedQueue::new(leases, now, max, of_group));
-        self.count_later(&cached);
-        // What was left behind is cleared up without waiting for traffic.
-        self.with(&cached, |_| ());
-        Ok(cached)
-    }
-
-    async fn start(&self, subscribe: Subscribe) -> Result<SubscriptionRecord> {
-        let store = self.inner.store.as_ref();
-        let record = SubscriptionRecord {
-            start: match subscribe.start {
-                StartPosition::Earliest => subscribe.bounds.start,
-                StartPosition::Latest => subscribe.bounds.end,
-            },
-            ..SubscriptionRecord::default()
-        };
-        let mut batch = WriteBatch::new();
-        meta::put_new_subscription(&mut batch, subscribe.queue, &record);
-        let durability = if Mutant::StartNotDurable.is_on() {
-            Durability::Buffered
-        } else {
-            Durability::Synced
-        };
-        match store.write(batch, durability).await {
-            Ok(()) => Ok(record),
-            // A load that was given up before it heard of its own write.
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                let stored = meta::subscription(store, subscribe.queue).await?;
-                stored.ok_or(CacheError::Store(error))
-            }
-            Err(error) => Err(error.into()),
-        }
+    pub(crate) fn of_group(&self, group: GroupId) -> Arc<GroupCount> {
+        Arc::clone(self.inner.groups.lock().entry(group).or_default())
     }
 
     /// Changes the leases of a queue, and does what follows from the change.
@@ -378,17 +306,4 @@ impl<K: RetrySink> LeaseCache<K> {
             epoch: leases.epoch(),
         }
     }
-}
-
-/// A committed offset that the log no longer, or not yet, reaches is brought inside it.
-fn clamp(queue: SubscriptionQueue, committed: Offset, bounds: LogBounds) -> Offset {
-    if committed > bounds.end {
-        tracing::error!(
-            %queue,
-            committed = committed.get(),
-            log_end = bounds.end.get(),
-            "the committed offset is above the end of the log; consumption goes on at the end"
-        );
-    }
-    committed.min(bounds.end).max(bounds.start)
 }

@@ -16,6 +16,7 @@ mod flush;
 mod full;
 mod group;
 mod hand_out;
+mod load;
 mod options;
 mod parking;
 mod repeat;

@@ -2,6 +2,7 @@
 
 mod acks;
 mod bounds;
+mod damage;
 mod dead_letter;
 mod lifecycle;
 mod mutants;

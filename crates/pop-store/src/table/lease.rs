@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use pop_model::{Checkpoint, LeaseKey, Mutant, Offset, StoredKey, StoredValue, SubscriptionQueue};
 
-use super::{DUE, LEASE, value::corrupt};
-use crate::{Error, Result, Scan, Store, StoreExt, WriteBatch};
+use super::{DUE, LEASE, Undecodable};
+use crate::{Entry, Error, Result, Scan, Store, StoreExt, WriteBatch};
 
 /// Stores a delivery that was in memory: its row and its hint. A row that is there is of a
 /// delivery before a reset, and void.
@@ -36,18 +36,37 @@ pub async fn load(
     queue: SubscriptionQueue,
     count: usize,
 ) -> Result<Vec<Checkpoint>> {
+    let (rows, bad) = load_readable(store, queue, count).await?;
+    match bad.into_iter().next() {
+        None => Ok(rows),
+        Some(bad) => Err(bad.corrupt(store, LEASE)),
+    }
+}
+
+/// As [`load`], and those that can't be decoded apart.
+///
+/// # Errors
+///
+/// The store's.
+pub async fn load_readable(
+    store: &dyn Store,
+    queue: SubscriptionQueue,
+    count: usize,
+) -> Result<(Vec<Checkpoint>, Vec<Undecodable>)> {
     let (start, end) = LeaseKey::queue_range(queue);
-    let mut rows = Vec::new();
+    let (mut rows, mut bad) = (Vec::new(), Vec::new());
     store
         .for_each_page(LEASE, Scan::range(start, end), |entries| {
-            for entry in entries {
-                let row = Checkpoint::decode(entry.value);
-                rows.push(row.map_err(|error| corrupt(store, LEASE, &entry.key, error))?);
+            for Entry { key, value } in entries {
+                match Checkpoint::decode(value.clone()) {
+                    Ok(row) => rows.push(row),
+                    Err(error) => bad.push(Undecodable { key, value, error }),
+                }
             }
             Ok::<_, Error>(rows.len() < count)
         })
         .await?;
-    Ok(rows)
+    Ok((rows, bad))
 }
 
 /// Replaces the row that was read as `row` and puts a hint for the new moment.

@@ -27,7 +27,7 @@ pub use log::{LogEntry, MessageLog, PendingAppend, StagedBody, StoreLog, Sweep, 
 pub use quarantine::QuarantineSequence;
 pub use references::Subscriber;
 pub use timer::{DueTimer, Timer};
-pub use value::get_value;
+pub use value::{Undecodable, get_value};
 
 use crate::Keyspace;
 

@@ -4,8 +4,8 @@ use pop_model::{
     MarkPage, MarkPageKey, Offset, Progress, ProgressKey, StoredKey, StoredValue, SubscriptionQueue,
 };
 
-use super::{PROGRESS, get_value, value::corrupt};
-use crate::{Error, Result, Scan, Store, StoreExt, WriteBatch};
+use super::{PROGRESS, Undecodable, get_value, value::corrupt};
+use crate::{Entry, Error, Result, Scan, Store, StoreExt, WriteBatch};
 
 /// Reads the progress of a queue; `None` if none was ever written.
 ///
@@ -16,20 +16,52 @@ pub async fn load(
     store: &dyn Store,
     queue: SubscriptionQueue,
 ) -> Result<(Option<Progress>, Vec<(u64, MarkPage)>)> {
+    let readable = load_readable(store, queue).await?;
+    match readable.bad.into_iter().next() {
+        None => Ok((readable.progress, readable.pages)),
+        Some((_, bad)) => Err(bad.corrupt(store, PROGRESS)),
+    }
+}
+
+/// What can be decoded of the progress of a queue.
+#[derive(Debug, Default)]
+pub struct Readable {
+    /// The committed offset, if one was ever written.
+    pub progress: Option<Progress>,
+    /// The pages, by their number.
+    pub pages: Vec<(u64, MarkPage)>,
+    /// Those that can't be decoded.
+    pub bad: Vec<(u64, Undecodable)>,
+}
+
+/// As [`load`], and pages that can't be decoded apart.
+///
+/// # Errors
+///
+/// The store's, or a row that is no page and can't be decoded.
+pub async fn load_readable(store: &dyn Store, queue: SubscriptionQueue) -> Result<Readable> {
     let progress = get_value(store, PROGRESS, &ProgressKey { queue }.encode()).await?;
+    let mut readable = Readable {
+        progress,
+        ..Readable::default()
+    };
     let (start, end) = MarkPageKey::queue_range(queue);
-    let mut pages = Vec::new();
     store
         .for_each_page(PROGRESS, Scan::range(start, end), |entries| {
-            for entry in entries {
-                let wrong = |error| corrupt(store, PROGRESS, &entry.key, error);
-                let key = MarkPageKey::decode(entry.key.clone()).map_err(wrong)?;
-                pages.push((key.page, MarkPage::decode(entry.value).map_err(wrong)?));
+            for Entry { key, value } in entries {
+                let wrong = |error| corrupt(store, PROGRESS, &key, error);
+                let number = MarkPageKey::decode(key.clone()).map_err(wrong)?.page;
+                match MarkPage::decode(value.clone()) {
+                    Ok(page) => readable.pages.push((number, page)),
+                    Err(error) => readable
+                        .bad
+                        .push((number, Undecodable { key, value, error })),
+                }
             }
             Ok::<_, Error>(true)
         })
         .await?;
-    Ok((progress, pages))
+    Ok(readable)
 }
 
 /// The committed offset of a queue; the first one if none was ever written.

@@ -3,7 +3,10 @@
 //! What is settled of it is kept like that of any other queue, under
 //! [`QueueId::RETRY`](pop_model::QueueId::RETRY).
 
-use pop_model::{Offset, RetryEntry, RetryKey, StoredKey, StoredValue, SubscriptionQueue};
+use pop_model::{
+    Offset, RetryEntry, RetryKey, StoredKey, StoredValue, SubscriptionQueue,
+    limits::MARK_PAGE_OFFSETS,
+};
 
 use super::{RETRY, progress, value::corrupt};
 use crate::{Result, Scan, Store, WriteBatch};
@@ -28,8 +31,16 @@ pub async fn end(store: &dyn Store, queue: SubscriptionQueue) -> Result<Offset> 
         let key = key.map_err(|error| corrupt(store, RETRY, &entry.key, error))?;
         after_last = Offset::new(key.sequence).next();
     }
-    let (progress, pages) = progress::load(store, queue).await?;
-    let committed = progress.map_or(Offset::ZERO, |progress| progress.committed);
-    let marked = pages.last().map(|(number, page)| page.end(*number));
-    Ok(after_last.max(committed).max(marked.unwrap_or_default()))
+    let readable = progress::load_readable(store, queue).await?;
+    let committed = readable
+        .progress
+        .map_or(Offset::ZERO, |progress| progress.committed);
+    let marked = readable.pages.last();
+    let marked = marked.map_or(Offset::ZERO, |(number, page)| page.end(*number));
+    // Anything on one that can't be decoded may be settled.
+    let bad = readable.bad.last();
+    let after_bad = bad.map_or(Offset::ZERO, |(number, _)| {
+        Offset::new(number.saturating_add(1).saturating_mul(MARK_PAGE_OFFSETS))
+    });
+    Ok(after_last.max(committed).max(marked).max(after_bad))
 }

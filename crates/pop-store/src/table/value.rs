@@ -23,6 +23,24 @@ pub async fn get_value<V: StoredValue>(
         .map_err(|error| corrupt(store, keyspace, key, error))
 }
 
+/// A row that can't be decoded, and why.
+#[derive(Clone, Debug)]
+pub struct Undecodable {
+    /// Its key.
+    pub key: Bytes,
+    /// What lies there.
+    pub value: Bytes,
+    /// What is wrong with it.
+    pub error: CodecError,
+}
+
+impl Undecodable {
+    /// The error for whoever can't go on without the row.
+    pub(super) fn corrupt(self, store: &dyn Store, keyspace: Keyspace) -> Error {
+        corrupt(store, keyspace, &self.key, self.error)
+    }
+}
+
 /// The error for a row that can't be decoded.
 pub(super) fn corrupt(
     store: &dyn Store,
