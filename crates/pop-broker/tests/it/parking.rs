@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use pop_broker::{BrokerError, Delivery, NewMessage, ReceiveRequest, ResetTo};
-use pop_model::{MessageKind, Offset, ParkedKey, QueueId, StoredKey};
+use pop_model::{
+    MarkPage, MarkPageKey, MessageKind, Offset, ParkedKey, QueueId, StoredKey, StoredValue,
+};
 use pop_store::{
     Entry,
     table::{LEASE, PROGRESS},
@@ -18,8 +20,8 @@ use crate::{
 
 /// How many messages may wait in memory.
 const HELD: usize = 4;
-/// How many messages the big group has.
-const BIG: usize = 40;
+/// How many messages the big group has: more than one look reads.
+const BIG: usize = 200;
 
 /// A world with one queue, and a group `g` that consumes in order.
 async fn world() -> World {
@@ -38,7 +40,7 @@ async fn send(world: &World, id: &str) {
 }
 
 fn big(number: usize) -> String {
-    format!("a{number:02}")
+    format!("a{number:03}")
 }
 
 /// As `world`, with the big group before two small ones.
@@ -56,7 +58,7 @@ async fn unread() -> World {
 async fn blocked() -> (World, Delivery) {
     let world = unread().await;
     let first = take(&world, 1).await.remove(0);
-    assert_eq!(first.message.message_id, "a00");
+    assert_eq!(first.message.message_id, "a000");
     (world, first)
 }
 
@@ -81,6 +83,17 @@ async fn parked(world: &World) -> Vec<u64> {
     rows.filter_map(parked)
         .map(|key| key.offset.get())
         .collect()
+}
+
+/// Whether the store says that an offset is settled.
+async fn is_marked(world: &World, offset: u64) -> bool {
+    let (number, place) = MarkPage::locate(Offset::new(offset));
+    let pages = all(&world.rows(), PROGRESS).await.into_iter();
+    let mut pages = pages.filter_map(|row| {
+        let key = MarkPageKey::decode(row.key).ok()?;
+        Some((key.page, MarkPage::decode(row.value).unwrap()))
+    });
+    pages.any(|(page, marks)| page == number && marks.get(place))
 }
 
 /// Takes what is ready in batches of `size` until nothing is, acknowledges it, and returns
@@ -127,6 +140,10 @@ async fn a_blocked_group_of_any_size_holds_up_no_other_one_and_keeps_its_order()
 #[tokio::test(start_paused = true)]
 async fn the_gate_passes_what_is_parked_and_lag_counts_it() {
     let (world, first) = blocked().await;
+    // Mutant: they carry no mark in the batch that parks them.
+    for offset in parked(&world).await {
+        assert!(is_marked(&world, offset).await, "{offset}");
+    }
     let others = take(&world, 32).await;
     ack(&world, &others).await;
     ack(&world, &[first]).await;
@@ -146,7 +163,6 @@ async fn the_gate_passes_what_is_parked_and_lag_counts_it() {
     assert_eq!(lag().await, (BIG - acked) as u64);
     let progress = world.broker.progress(&group("g"), &topic("orders")).await;
     let progress = progress.unwrap();
-    // Mutant: parked offsets carry no mark in their batch.
     assert_eq!(progress[0].committed, progress[0].bounds.end);
 }
 
@@ -262,6 +278,8 @@ async fn a_refused_write_parks_nothing_and_loses_nothing() {
     drained.retain(|id| id.starts_with('a'));
     let all: Vec<_> = (0..BIG).map(big).collect();
     assert_eq!(drained, all);
+    let progress = world.broker.progress(&group("g"), &topic("orders")).await;
+    assert_eq!(progress.unwrap()[0].lag, 0);
 }
 
 #[tokio::test(start_paused = true)]
