@@ -85,6 +85,13 @@ async fn parked(world: &World) -> Vec<u64> {
         .collect()
 }
 
+/// Waits until everything that was acknowledged is flushed, which takes more than one write.
+async fn at_rest(world: &World) {
+    for _ in 0..4 {
+        world.rest().await;
+    }
+}
+
 /// Whether the store says that an offset is settled.
 async fn is_marked(world: &World, offset: u64) -> bool {
     let (number, place) = MarkPage::locate(Offset::new(offset));
@@ -129,7 +136,7 @@ async fn a_blocked_group_of_any_size_holds_up_no_other_one_and_keeps_its_order()
     let mut expected = rest_of_big();
     expected.push(big(BIG));
     assert_eq!(drained, expected);
-    world.rest().await;
+    at_rest(&world).await;
     assert_eq!(parked(&world).await, [0; 0], "no row is left");
     assert!(all(&world.rows(), LEASE).await.is_empty());
     let progress = world.broker.progress(&group("g"), &topic("orders")).await;
@@ -214,7 +221,7 @@ async fn a_parked_message_that_is_out_stays_out_over_a_restart_and_blocks_its_gr
     ack(&world, &again).await;
     let rest: Vec<_> = (done + 2 + again.len()..BIG).map(big).collect();
     assert_eq!(drain(&world, 7).await, rest);
-    world.rest().await;
+    at_rest(&world).await;
     assert_eq!(parked(&world).await, [0; 0]);
     assert!(all(&world.rows(), LEASE).await.is_empty(), "no row is left");
 }
@@ -234,7 +241,7 @@ async fn a_parked_message_expires_is_counted_and_becomes_a_dead_letter_in_its_tu
     }
     let rest: Vec<_> = (2 + before.len()..BIG).map(big).collect();
     assert_eq!(drain(&world, 7).await, rest);
-    world.rest().await;
+    at_rest(&world).await;
     assert_eq!(parked(&world).await, [0; 0]);
 }
 
@@ -280,6 +287,26 @@ async fn a_refused_write_parks_nothing_and_loses_nothing() {
     assert_eq!(drained, all);
     let progress = world.broker.progress(&group("g"), &topic("orders")).await;
     assert_eq!(progress.unwrap()[0].lag, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_parked_waits_for_what_could_not_be_read_before_it() {
+    // P7. Mutant: what was reserved once counts as read.
+    let (world, _first) = blocked().await;
+    let world = world.crash(usize::MAX).await;
+    // The queue is loaded; the read of its first messages is refused.
+    world
+        .broker
+        .progress(&group("g"), &topic("orders"))
+        .await
+        .unwrap();
+    world.faults.arm(Call::Scan, 1, Fault::Refuse);
+    let asked = world.broker.receive(request("g", "orders")).await;
+    assert!(matches!(asked, Err(BrokerError::Store(_))));
+    let mut drained = drain(&world, 7).await;
+    drained.retain(|id| id.starts_with('a'));
+    let all: Vec<_> = (0..BIG).map(big).collect();
+    assert_eq!(drained, all);
 }
 
 #[tokio::test(start_paused = true)]

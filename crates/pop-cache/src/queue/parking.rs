@@ -85,7 +85,16 @@ impl LeaseQueue {
     #[must_use]
     pub fn waits_for_parked(&self) -> Option<Parked> {
         let (group, first) = self.groups.as_ref()?.waiting()?;
-        (first < self.pages.first_open_from(self.next)).then_some((group, first))
+        (first < self.first_unread()).then_some((group, first))
+    }
+
+    /// The lowest open offset whose message group is not known: it was never read, or its
+    /// read failed.
+    fn first_unread(&self) -> Offset {
+        let never = self.pages.first_open_from(self.next);
+        self.ready
+            .first()
+            .map_or(never, |failed| never.min(*failed))
     }
 
     /// What was read of a group that [waits](Self::waits_for_parked): its first offsets, of
@@ -95,7 +104,7 @@ impl LeaseQueue {
             return;
         }
         let (group, _) = of;
-        let end = self.pages.first_open_from(self.next);
+        let end = self.first_unread();
         let (back, left) = read.split_at(count.min(read.len()));
         let (back, unread) = back.split_at(back.partition_point(|offset| *offset < end));
         let next = unread.first().or(left.first()).copied();

@@ -9,12 +9,12 @@ use super::{LeaseQueue, pages::SlotState, parking::ParkedEnd};
 const DIRTY_PAGES_MAX: usize = 128;
 /// The most rows of acknowledged offsets that one plan deletes.
 const ROWS_ENDED_MAX: usize = 256;
-/// The most parked messages that one plan ends; each may have a row.
-const PARKED_ENDED_MAX: usize = 64;
+/// The most keys of parked messages that one plan deletes; each may have a row.
+const PARKED_KEYS_MAX: usize = 192;
 /// The most changed rows that one plan writes.
 const ROWS_CHANGED_MAX: usize = 64;
 const _: () = assert!(
-    2 * PARKED_ENDED_MAX + ROWS_CHANGED_MAX <= ROWS_ENDED_MAX,
+    PARKED_KEYS_MAX + ROWS_CHANGED_MAX <= ROWS_ENDED_MAX,
     "they are among these"
 );
 /// The most pages below the committed offset that one plan deletes.
@@ -168,10 +168,9 @@ impl LeaseQueue {
             "only what is reserved or staged is settled by a plan"
         );
         settles.sort_unstable();
-        let parked = self.parked_ended.len().min(PARKED_ENDED_MAX);
-        let parked_ended: Vec<ParkedEnd> = self.parked_ended.drain(..parked).collect();
+        let (parked_ended, parked_keys) = self.take_parked_ended();
         let rows_changed = self.take_rows_changed(&settles, &keeps);
-        let ended = ROWS_ENDED_MAX - 2 * parked - rows_changed.len();
+        let ended = ROWS_ENDED_MAX - parked_keys - rows_changed.len();
         let ended = self.rows_ended.len().min(ended);
         let rows_ended: Vec<Offset> = self.rows_ended.drain(..ended).collect();
         // Their rows go with a later plan, and so do their marks.
@@ -279,6 +278,18 @@ impl LeaseQueue {
             }
             self.rows.insert(offset, keep.row);
         }
+    }
+
+    /// Parked messages to end, and how many keys that takes.
+    fn take_parked_ended(&mut self) -> (Vec<ParkedEnd>, usize) {
+        let (mut ended, mut keys) = (Vec::new(), 0);
+        while keys + 2 <= PARKED_KEYS_MAX
+            && let Some(end) = self.parked_ended.pop()
+        {
+            keys += 1 + usize::from(end.has_row);
+            ended.push(end);
+        }
+        (ended, keys)
     }
 
     /// The rows that were changed, but for those that are written or deleted anyway.

@@ -244,6 +244,46 @@ fn what_was_changed_before_it_was_read_is_stored_as_it_was_changed() {
 }
 
 #[test]
+fn what_is_parked_waits_for_what_was_not_read_before_it() {
+    // P7: after a start, of one message group. Mutant: what was reserved and given back
+    // counts as read.
+    let parked = RestoredParked {
+        first: vec![(0, offset(6))],
+        count: 1,
+        ..RestoredParked::default()
+    };
+    let mut page = MarkPage::default();
+    page.set(6);
+    let restored = Restored {
+        parked,
+        pages: vec![(0, page)],
+        ..Disk::default().restored(true, 8)
+    };
+    let mut queue = LeaseQueue::restore(restored, run(2));
+    assert_eq!(queue.waits_for_parked(), None);
+    let reserved = queue.reserve(9, until(8));
+    assert_eq!(reserved.offsets, offsets([0, 1, 2, 3, 4, 5, 7]));
+    queue.release(reserved.epoch, reserved.offsets);
+    assert_eq!(queue.waits_for_parked(), None);
+    admit(&mut queue, 9, 8, 0);
+    assert_eq!(
+        queue.waits_for_parked(),
+        None,
+        "some of its group are before it"
+    );
+    let batch = pop_group(&mut queue, 9, 0, "a");
+    assert_eq!(places(&batch), [0, 2, 4]);
+    for granted in batch {
+        queue.ack(&granted.identity);
+    }
+    assert_eq!(queue.waits_for_parked(), Some((0, offset(6))));
+    let epoch = reserved.epoch;
+    queue.unpark(epoch, (0, offset(6)), &[offset(6)], 1);
+    assert_eq!(places(&pop_group(&mut queue, 9, 0, "c")), [1, 3, 5, 7]);
+    assert_eq!(places(&pop_group(&mut queue, 9, 0, "b")), [6]);
+}
+
+#[test]
 fn a_row_of_the_run_before_lends_its_identity_to_no_delivery_of_this_one() {
     let mut disk = Disk::default();
     let mut queue = fresh_ordered();
