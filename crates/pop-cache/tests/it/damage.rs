@@ -13,7 +13,11 @@ async fn damage(world: &World, keyspace: Keyspace, key: Bytes) {
     let row = world.store.get(keyspace, &key).await;
     let row = row.expect("the store answers").expect("it is there");
     let mut damaged = row.to_vec();
-    *damaged.get_mut(5).expect("it is longer") ^= 1;
+    damaged
+        .iter_mut()
+        .skip(5)
+        .take(1)
+        .for_each(|byte| *byte ^= 1);
     let mut batch = WriteBatch::new();
     batch.put(keyspace, key, damaged.into());
     let written = world.store.write(batch, Durability::Synced).await;
