@@ -59,7 +59,8 @@ pub(super) async fn acknowledge(sim: &mut Sim, random: &mut Random) -> Checked {
     sim.perform(ops).await.map(drop)
 }
 
-/// Gives deliveries up: those that are out, or that may be over.
+/// Gives deliveries up: those that are out, or that may be over. Not those of groups that
+/// consume in order, where one that is not out may be told that it was given up.
 pub(super) async fn give_up(sim: &mut Sim, random: &mut Random) -> Checked {
     let mut out = sim.model.out();
     let mut deliveries = Vec::new();
@@ -75,6 +76,7 @@ pub(super) async fn give_up(sim: &mut Sim, random: &mut Random) -> Checked {
     {
         deliveries = vec![any];
     }
+    deliveries.retain(|it| !sim.cast.groups[sim.model.deliveries[*it].group].is_fifo);
     let ops = deliveries.into_iter().map(|delivery| Op::GiveUp {
         delivery,
         handle: random.index(8),

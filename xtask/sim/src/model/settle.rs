@@ -32,13 +32,7 @@ impl Model {
     /// As for an acknowledgement.
     pub fn given_up(&mut self, delivery: Delivery, told: Told, at: Window) -> Checked {
         let attempts_max = self.attempts_max_of(delivery);
-        let is_fifo = self.cast.groups[self.deliveries[delivery].group].is_fifo;
-        let may_be_told_again = is_fifo || self.may_be_told_again(delivery);
-        if is_fifo && told == Told::Over {
-            // One in order that this run of the broker has not read yet is told that it is
-            // over, and goes on.
-            return Ok(());
-        }
+        let may_be_told_again = self.may_be_told_again(delivery);
         self.settled(
             delivery,
             told,
