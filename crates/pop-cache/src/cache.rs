@@ -82,7 +82,7 @@ pub struct Subscribe {
     /// What its log holds.
     pub bounds: LogBounds,
     /// The end of its log when this run began, before anything was appended to it. See
-    /// [`Restored::found_end`].
+    /// [`Restored::found_end`](crate::Restored::found_end).
     pub found_end: Offset,
     /// Where it starts if it was never consumed.
     pub start: StartPosition,

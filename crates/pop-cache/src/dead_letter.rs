@@ -16,7 +16,7 @@ impl<K: RetrySink> LeaseCache<K> {
     /// cut.
     ///
     /// A delivery that is ready again is over for this: it comes again, and can be given up
-    /// then. In an ordered queue one whose offset is settled was given up already.
+    /// then. In an ordered queue one whose message is done was given up already.
     ///
     /// # Errors
     ///

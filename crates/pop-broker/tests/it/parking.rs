@@ -366,3 +366,26 @@ async fn a_queue_that_only_has_parked_messages_is_given_up_and_loaded_again() {
     let expected: Vec<_> = (acked..BIG).map(big).collect();
     assert_eq!(drain(&world, 7).await, expected);
 }
+
+/// P1. Mutant: what is settled counts as given up already, so that the consumer is told OK and
+/// no dead letter is written.
+#[tokio::test(start_paused = true)]
+async fn a_parked_message_is_not_given_up_by_a_handle_of_the_run_before() {
+    let world = unread().await;
+    let first = take(&world, HELD).await;
+    ack(&world, &first).await;
+    at_rest(&world).await;
+    let out = take(&world, HELD).await;
+    let last = out.last().unwrap();
+    let world = world.crash(usize::MAX).await;
+    assert_eq!(ids(&take(&world, 1).await), [big(HELD)]);
+    assert!(parked(&world).await.contains(&last.offset.get()));
+    let handle = last.handle.as_str();
+    let (group, topic) = (group("g"), topic("orders"));
+    let error = world
+        .broker
+        .give_up(&group, &topic, handle)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, BrokerError::DeliveryOver), "{error}");
+}

@@ -44,7 +44,7 @@ pub enum Taken {
     Wait,
     /// Its offset is settled: if the delivery was stored, its row says so.
     Stored,
-    /// Its offset is settled, in an ordered queue: it has ended.
+    /// Its message is done, in an ordered queue: it has ended.
     Settled,
     /// The handle is of another delivery, or of none, or it is ready again.
     Over,
@@ -130,6 +130,8 @@ impl LeaseQueue {
     /// Takes a delivery that is out and not due, to bring it to another end.
     pub fn take(&mut self, identity: &DeliveryIdentity) -> Taken {
         match self.find(identity) {
+            // What is parked is settled, too, and comes again.
+            Found::Settled if self.is_ordered() && self.parked_count() > 0 => Taken::Over,
             Found::Settled if self.is_ordered() => Taken::Settled,
             Found::Settled => Taken::Stored,
             Found::Open(SlotState::Staged(_)) => Taken::Wait,
