@@ -1,5 +1,7 @@
 //! Message groups: a FIFO group gets their messages in order, one batch at a time (P7).
 
+use std::collections::BTreeSet;
+
 use super::{Arrived, Delivery, Lease, Millis, Model, State, Window};
 use crate::violation::{Checked, Violation};
 
@@ -19,33 +21,40 @@ impl Model {
         if !self.cast.groups[arrived.group].is_fifo {
             return false;
         }
-        let mut delivery = None;
-        for state in self.tracks[arrived.group][arrived.message].states() {
-            if let State::Leased(lease) = state
-                && lease.receive == Some(arrived.receive)
+        let is_same = |lease: &Lease| {
+            lease.receive == Some(arrived.receive)
                 && lease.attempt == arrived.attempt
+                && lease.delivery.is_some()
                 // Where a revive failed it is still out after its time. One that was ended and
                 // is not to count comes again with its number.
                 && !(lease.suspend && lease.may_be_over(at.answered))
-            {
-                delivery = lease.delivery;
-            }
-        }
-        let Some(delivery) = delivery else {
-            return false;
         };
         let track = &mut self.tracks[arrived.group][arrived.message];
+        let mut deliveries = BTreeSet::new();
+        for state in track.states() {
+            if let State::Leased(lease) = state
+                && is_same(lease)
+            {
+                deliveries.extend(lease.delivery);
+            }
+        }
         let is_one = track.observe(at.time, |state| match state {
-            State::Leased(mut lease) if lease.delivery == Some(delivery) => {
+            State::Leased(mut lease) if is_same(&lease) => {
                 lease.until_at_least = at.asked + arrived.invisible_ms;
                 lease.until_at_most = at.answered + arrived.invisible_ms;
                 Some(State::Leased(lease))
             }
             _ => None,
         });
-        self.deliveries[delivery].handles.push(handle.to_owned());
+        if !is_one {
+            return false;
+        }
+        // Which of them it is nobody may know.
+        for delivery in deliveries {
+            self.deliveries[delivery].handles.push(handle.to_owned());
+        }
         self.file(arrived.group, arrived.message);
-        is_one
+        true
     }
 
     /// A delivery that was not to count and whose time may be up comes with the same number
