@@ -2,7 +2,10 @@
 
 mod clock;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use pop_model::{
@@ -10,7 +13,7 @@ use pop_model::{
 };
 use pop_store::{
     Durability, ErrorKind, Store, WriteBatch,
-    table::{MessageLog, Subscriber, Swept, meta, progress},
+    table::{MessageLog, Subscriber, Swept, meta, parked, progress},
 };
 use tokio::sync::Notify;
 
@@ -218,14 +221,17 @@ impl Core {
         self.cache.store_leases(queue, start).await?;
         let mut consumers = Vec::with_capacity(groups.len());
         for (group, record) in groups {
-            consumers.push(Consumer::load(self.store.as_ref(), *group, record.start).await?);
+            let of = self.catalog.group_by_id(group.group);
+            let ordered = of.is_some_and(|group| group.fifo);
+            let store = self.store.as_ref();
+            consumers.push(Consumer::load(store, *group, record.start, ordered).await?);
         }
         let mut sweep = self.log.sweep(queue, self.subscribers(groups)).await?;
         let mut removed = 0;
         while let Some(swept) = sweep.step().await? {
             removed += swept.removed.len();
             for consumer in &mut consumers {
-                consumer.count(&swept);
+                consumer.count(self.store.as_ref(), &swept).await?;
             }
         }
         let ended = sweep.collect().await?;
@@ -271,6 +277,10 @@ struct Consumer {
     queue: SubscriptionQueue,
     committed: Offset,
     pages: BTreeMap<u64, MarkPage>,
+    ordered: bool,
+    /// What it has parked, once that was wanted: its marks are set, and it is open all the
+    /// same.
+    parked: Option<HashSet<Offset>>,
     open: usize,
 }
 
@@ -279,22 +289,36 @@ impl Consumer {
         store: &dyn Store,
         queue: SubscriptionQueue,
         start: Offset,
+        ordered: bool,
     ) -> pop_store::Result<Self> {
         let (stored, pages) = progress::load(store, queue).await?;
         Ok(Self {
             queue,
             committed: stored.map_or(start, |progress| progress.committed),
             pages: pages.into_iter().collect(),
+            ordered,
+            parked: None,
             open: 0,
         })
     }
 
-    fn count(&mut self, swept: &Swept) {
+    async fn count(&mut self, store: &dyn Store, swept: &Swept) -> pop_store::Result<()> {
+        if self.ordered && self.parked.is_none() && !swept.removed.is_empty() {
+            let mut offsets = HashSet::new();
+            parked::for_each(store, self.queue, |(_, offset)| {
+                offsets.insert(offset);
+            })
+            .await?;
+            self.parked = Some(offsets);
+        }
+        let is_parked =
+            |offset: &Offset| self.parked.as_ref().is_some_and(|it| it.contains(offset));
         let is_open = |offset: &&Offset| {
             let (page, place) = MarkPage::locate(**offset);
             let is_marked = self.pages.get(&page).is_some_and(|page| page.get(place));
-            **offset >= self.committed && !is_marked
+            (**offset >= self.committed && !is_marked) || is_parked(offset)
         };
         self.open += swept.removed.iter().filter(is_open).count();
+        Ok(())
     }
 }

@@ -4,8 +4,11 @@
 use std::time::Duration;
 
 use pop_broker::{NewMessage, ResetTo};
-use pop_model::{LogKey, Offset, StoredKey, WallTime};
-use pop_store::table::{LOG, RETAINED};
+use pop_model::{LogKey, MessageKind, Offset, StoredKey, WallTime};
+use pop_store::{
+    table::{LOG, RETAINED},
+    testkit::{Call, Fault},
+};
 
 use crate::{
     audit::all,
@@ -104,6 +107,35 @@ async fn what_a_group_has_not_acknowledged_is_counted() {
     let counts = world.broker.counts();
     // Mutant: what is acknowledged counts, too.
     assert_eq!((counts.expired, counts.expired_unacked), (3, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_parked_for_its_turn_is_counted_too() {
+    let world = World::with(|options| {
+        options.retention = Some(KEEP);
+        options.cache.held_max = 2;
+    })
+    .await;
+    world.create_fifo_group("g", 17).await;
+    for id in ["a1", "a2", "a3", "a4", "a5", "a6"] {
+        let sent = NewMessage {
+            kind: MessageKind::Fifo,
+            message_group: Some("a".into()),
+            ..message(id)
+        };
+        world.try_send("orders", sent).await.unwrap();
+    }
+    let mut one = crate::world::request("g", "orders");
+    one.batch_size = 1;
+    let first = world.broker.receive(one.clone()).await.unwrap().take();
+    assert_eq!(ids(&first), ["a1"]);
+    // What follows is read, and blocked.
+    assert!(world.broker.receive(one).await.unwrap().is_empty());
+    go_on(&world, 8 * DAY).await;
+    pass(&world).await;
+    let counts = world.broker.counts();
+    // Mutant: the mark of what is parked counts as its acknowledgement.
+    assert_eq!((counts.expired, counts.expired_unacked), (6, 6));
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,4 +243,30 @@ async fn a_clock_that_jumps_over_a_restart_ends_nothing_for_a_day() {
     go_on(&world, DAY).await;
     pass(&world).await;
     assert!(logged(&world).await.is_empty());
+}
+
+/// P1. Mutant: `RetentionMissesNewGroups`, which asks once a pass who subscribes.
+#[tokio::test(start_paused = true)]
+async fn what_a_group_got_that_came_during_a_pass_is_kept_for_it() {
+    let world = world().await;
+    world.send("orders", "a").await;
+    go_on(&world, 8 * DAY - Duration::from_secs(60 * 60)).await;
+    // The pass knows who subscribes, and looks for what is old.
+    world
+        .faults
+        .arm(Call::Scan, 2, Fault::Delay(Duration::from_secs(10)));
+    let (received, ()) = tokio::join!(
+        async {
+            while world.faults.injected_count() == 0 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            world.receive("late", "orders").await
+        },
+        pass(&world)
+    );
+    assert_eq!(ids(&received), ["a"]);
+    pass(&world).await;
+    assert!(logged(&world).await.is_empty(), "its time was up");
+    world.advance(INVISIBLE).await;
+    assert_eq!(seen(&world.receive("late", "orders").await), [("a", 2)]);
 }
