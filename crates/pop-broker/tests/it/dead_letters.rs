@@ -15,6 +15,15 @@ async fn give_up(world: &World, delivery: &Delivery) -> Result<(), BrokerError> 
     broker.give_up(&group("g"), &topic("orders"), handle).await
 }
 
+/// A message of message group `a`.
+fn in_order(id: &str) -> NewMessage {
+    NewMessage {
+        kind: MessageKind::Fifo,
+        message_group: Some("a".into()),
+        ..message(id)
+    }
+}
+
 /// The dead letters of group `g`, read by another group.
 async fn letters(world: &World) -> Vec<Delivery> {
     let mut dead = request("undertaker", "orders");
@@ -94,12 +103,7 @@ async fn in_order_the_next_message_follows_and_a_repeated_call_is_answered_ok() 
     let world = World::new().await;
     world.create_fifo_group("g", 17).await;
     for id in ["a1", "a2"] {
-        let sent = NewMessage {
-            kind: MessageKind::Fifo,
-            message_group: Some("a".into()),
-            ..message(id)
-        };
-        world.try_send("orders", sent).await.unwrap();
+        world.try_send("orders", in_order(id)).await.unwrap();
     }
     let mut one = request("g", "orders");
     one.batch_size = 1;
@@ -109,6 +113,26 @@ async fn in_order_the_next_message_follows_and_a_repeated_call_is_answered_ok() 
     let second = world.broker.receive(one).await.unwrap().take();
     assert_eq!(ids(&second), ["a2"]);
     assert_eq!(ids(&letters(&world).await), ["a1"]);
+}
+
+/// The client goes on with what it had, and its next receive lets the broker read it again.
+#[tokio::test(start_paused = true)]
+async fn in_order_a_delivery_of_before_a_restart_can_be_given_up_once_it_was_read() {
+    let world = World::new().await;
+    world.create_fifo_group("g", 17).await;
+    for id in ["a1", "a2"] {
+        world.try_send("orders", in_order(id)).await.unwrap();
+    }
+    let mut one = request("g", "orders");
+    one.batch_size = 1;
+    let first = world.broker.receive(one.clone()).await.unwrap().take();
+    let world = world.restart().await;
+    let blocked = world.broker.receive(one.clone()).await.unwrap().take();
+    assert!(blocked.is_empty(), "its group is blocked: {blocked:?}");
+    give_up(&world, &first[0]).await.unwrap();
+    assert_eq!(ids(&letters(&world).await), ["a1"]);
+    let second = world.broker.receive(one).await.unwrap().take();
+    assert_eq!(ids(&second), ["a2"]);
 }
 
 #[tokio::test(start_paused = true)]
