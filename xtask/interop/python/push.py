@@ -1,6 +1,5 @@
 """The official Python push consumers, of any order and in order; see the README one folder up."""
 
-import argparse
 import importlib.metadata
 import json
 import os
@@ -9,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from content import content
+from options import arguments
 from rocketmq import (ClientConfiguration, ConsumeResult, Credentials, FilterExpression, Message,
                       MessageListener, Producer, PushConsumer, SimpleConsumer)
 
@@ -19,19 +19,6 @@ BACKOFF_SECONDS = 1  # The broker's delay after a first failure.
 EARLY_SECONDS = 0.1
 QUIET_SECONDS = 3  # After the last message, in which none must come again.
 PROBLEMS_MAX = 20
-
-
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--endpoint", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--group", required=True)
-    parser.add_argument("--messages", type=int, required=True)
-    parser.add_argument("--max-body", type=int, required=True)
-    parser.add_argument("--invisible-seconds", type=int, required=True)
-    parser.add_argument("--tls", action="store_true")
-    parser.add_argument("--limit-seconds", type=int, default=180)
-    return parser.parse_args()
 
 
 def is_in_order(index):
@@ -239,7 +226,7 @@ class Trip:
 
 
 def main():
-    trip = Trip(arguments())
+    trip = Trip(arguments(__doc__))
     threading.Thread(target=trip.watch, daemon=True).start()
     try:
         trip.send_all()

@@ -1,6 +1,5 @@
 """The official Python client through one round trip; see the README one folder up."""
 
-import argparse
 import copy
 import importlib.metadata
 import json
@@ -11,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from content import content
 from ledger import (ACK, EXTRA_SECONDS, KEEP, LENGTHEN, OLD_HANDLE, SHORT_SECONDS, SHORTEN, Ledger)
+from options import arguments
 from rocketmq import (ClientConfiguration, Credentials, FilterExpression, Message, Producer,
                       SimpleConsumer)
 
@@ -21,19 +21,6 @@ AWAIT_SECONDS = 3
 SEND_FAILURES_MAX = 5
 SHUTDOWN_SECONDS = 10
 INVALID_RECEIPT_HANDLE = 40013
-
-
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--endpoint", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--group", required=True)
-    parser.add_argument("--messages", type=int, required=True)
-    parser.add_argument("--max-body", type=int, required=True)
-    parser.add_argument("--invisible-seconds", type=int, required=True)
-    parser.add_argument("--tls", action="store_true")
-    parser.add_argument("--limit-seconds", type=int, default=180)
-    return parser.parse_args()
 
 
 class RoundTrip:
@@ -222,7 +209,7 @@ class RoundTrip:
 
 
 def main():
-    trip = RoundTrip(arguments())
+    trip = RoundTrip(arguments(__doc__))
     threading.Thread(target=trip.watch, daemon=True).start()
     try:
         if trip.send_all():
