@@ -41,6 +41,7 @@ pub fn queue() -> LeaseQueue {
         pages: Vec::new(),
         ordered: None,
         parked: RestoredParked::default(),
+        log_start: Offset::ZERO,
         log_end: Offset::new(u64::MAX),
         found_end: Offset::new(u64::MAX),
     };

@@ -60,6 +60,7 @@ impl<K: RetrySink> LeaseCache<K> {
             },
             ordered,
             parked,
+            log_start: bounds.start,
             log_end: bounds.end,
             found_end: subscribe.found_end,
         };

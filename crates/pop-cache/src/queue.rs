@@ -67,6 +67,8 @@ pub struct Restored {
     pub ordered: Option<Vec<Checkpoint>>,
     /// What is parked of such a queue.
     pub parked: RestoredParked,
+    /// The start of the log. What lies below it has ended, and its row with it.
+    pub log_start: Offset,
     /// The end of the log. No mark is at or above it.
     pub log_end: Offset,
     /// The end of the log when this run began. A handle of an earlier run speaks of the
@@ -124,7 +126,8 @@ pub struct LeaseQueue {
     queue: SubscriptionQueue,
     epoch: SubscriptionEpoch,
     run: Run,
-    // See `Restored::found_end`.
+    // See `Restored::log_start` and `Restored::found_end`.
+    log_start: Offset,
     found_end: Offset,
     committed: Offset,
     gate: Offset,
@@ -176,6 +179,7 @@ impl LeaseQueue {
             queue: restored.queue,
             epoch: restored.epoch,
             run,
+            log_start: restored.log_start,
             found_end: restored.found_end,
             committed: restored.committed,
             gate,
@@ -211,6 +215,7 @@ impl LeaseQueue {
             pages: Vec::new(),
             ordered: self.groups.as_ref().map(|_| Vec::new()),
             parked: RestoredParked::default(),
+            log_start: self.log_start,
             log_end: to,
             found_end: self.found_end,
         };

@@ -194,9 +194,10 @@ impl LeaseQueue {
         }
         // A row says which delivery was the last, or that it is over: it is written before the
         // next one goes out, and synced. Whether that went out nobody knows, so that no handle
-        // of its run counts then.
+        // of its run counts then. Retention took the rows below the start of the log, also
+        // those of what is parked.
         let is_untouched = generation == Generation::NONE
-            && offset < self.found_end
+            && (self.log_start..self.found_end).contains(&offset)
             && !self.rows.contains_key(&offset);
         let is_of_previous = Some(identity.incarnation) == self.run.previous;
         if is_of_previous && (is_untouched || Mutant::OldIncarnationSettles.is_on()) {

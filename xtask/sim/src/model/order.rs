@@ -130,8 +130,10 @@ impl Model {
         })
     }
 
-    /// After a message arrived: nothing before it in its line is open but what came with
+    /// After a message arrived: nothing before it in its line is open but what came `with`
     /// it, and nothing else of the line is out.
+    ///
+    /// By now it may have been over and have arrived again, with others.
     ///
     /// # Errors
     ///
@@ -141,6 +143,7 @@ impl Model {
         group: usize,
         message: usize,
         receive: u64,
+        with: &[usize],
         at: Window,
         now: Millis,
     ) -> Checked {
@@ -167,14 +170,16 @@ impl Model {
         };
         // Of this moment, since time may have passed between two answers of one.
         let is_out = |state| matches!(state, State::Leased(lease) if lease.until_at_least > now);
-        let is_still_out = self.tracks[group][message].surely(is_out);
+        let is_still_out =
+            self.tracks[group][message].surely(|state| is_out(state) && of_receive(state));
         for other in &self.open[group][topic] {
             let Some((of, before)) = self.line_of(*other) else {
                 continue;
             };
             let track = &self.tracks[group][*other];
             let of_other = &self.messages[*other];
-            if *other == message || of != line || of_other.was_repaired || track.maybe(of_receive) {
+            let came_with_it = with.contains(other) || track.maybe(of_receive);
+            if *other == message || of != line || of_other.was_repaired || came_with_it {
                 continue;
             }
             // A damaged one is put away when its turn comes.

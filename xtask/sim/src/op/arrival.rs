@@ -54,9 +54,7 @@ impl Arrival<'_> {
     /// If the promises don't allow it.
     pub fn note(&self, model: &mut Model) -> Checked<bool> {
         let delivery = self.delivery;
-        let number = Content::number_of(&delivery.message.message_id)
-            .filter(|number| *number < model.messages.len());
-        let Some(number) = number else {
+        let Some(number) = self.number().filter(|it| *it < model.messages.len()) else {
             let what = format!("{} was never sent", delivery.message.message_id);
             return Err(Violation::new("what is sent arrives", what));
         };
@@ -79,15 +77,22 @@ impl Arrival<'_> {
         model.delivered(arrived, handle, self.at)
     }
 
-    /// Holds its place in its message group against the others.
+    /// Holds its place in its message group against the others, of which `all` arrived at
+    /// the same moment.
     ///
     /// # Errors
     ///
     /// If it came out of order (P7).
-    pub fn check_order(&self, model: &Model, now: Millis) -> Checked {
-        match Content::number_of(&self.delivery.message.message_id) {
-            Some(number) => model.check_order(self.group, number, self.receive, self.at, now),
-            None => Ok(()),
-        }
+    pub fn check_order(&self, all: &[Self], model: &Model, now: Millis) -> Checked {
+        let Some(number) = self.number() else {
+            return Ok(());
+        };
+        let with = all.iter().filter(|other| other.receive == self.receive);
+        let with: Vec<usize> = with.filter_map(Self::number).collect();
+        model.check_order(self.group, number, self.receive, &with, self.at, now)
+    }
+
+    fn number(&self) -> Option<usize> {
+        Content::number_of(&self.delivery.message.message_id)
     }
 }

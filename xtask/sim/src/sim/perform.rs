@@ -108,7 +108,7 @@ impl Sim {
             self.may_have_restarted(restarted);
         }
         for arrival in anew {
-            arrival.check_order(&self.model, self.world.now())?;
+            arrival.check_order(&arrivals, &self.model, self.world.now())?;
         }
         let own = done.split_off(others).into_iter();
         Ok(own.map(|(_, _, answered)| answered.answer).collect())

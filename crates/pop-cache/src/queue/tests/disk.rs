@@ -43,6 +43,7 @@ impl Disk {
             pages: self.pages.clone().into_iter().collect(),
             parked: RestoredParked::default(),
             ordered: ordered.then(|| self.rows.values().cloned().collect()),
+            log_start: Offset::ZERO,
             log_end: Offset::new(log_end),
             found_end: Offset::new(log_end),
         }

@@ -284,6 +284,31 @@ fn what_is_parked_waits_for_what_was_not_read_before_it() {
 }
 
 #[test]
+fn a_handle_of_a_parked_message_that_retention_took_ends_nothing() {
+    // P3: it was handed out again, and the row that said so went with the message. Mutant:
+    // without a row no message was handed out since.
+    let mut before = fresh_ordered();
+    admit(&mut before, 1, 1, 0);
+    let stale = pop_group(&mut before, 1, 0, "a")[0].identity;
+    let parked = RestoredParked {
+        first: vec![(0, offset(0))],
+        count: 1,
+        ..RestoredParked::default()
+    };
+    let restored = Restored {
+        committed: offset(1),
+        parked,
+        log_start: offset(1),
+        ..Disk::default().restored(true, 1)
+    };
+    let mut queue = LeaseQueue::restore(restored, run(2));
+    queue.unpark(queue.epoch(), (0, offset(0)), &[offset(0)], 1);
+    assert_eq!(queue.held(), 1);
+    assert_eq!(queue.ack(&stale), Ack::Over);
+    assert_eq!(queue.parked_count(), 1, "whoever reads it finds it gone");
+}
+
+#[test]
 fn a_row_of_the_run_before_lends_its_identity_to_no_delivery_of_this_one() {
     let mut disk = Disk::default();
     let mut queue = fresh_ordered();
