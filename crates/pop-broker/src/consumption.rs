@@ -238,6 +238,13 @@ impl Consumptions {
         cells.get(&(queue.group, queue.topic))?.get().cloned()
     }
 
+    /// Below which sequence of a retry queue no entry arrives any more. Of one that is not in
+    /// use nobody can say.
+    pub(crate) fn retry_end(&self, queue: SubscriptionQueue) -> Offset {
+        let consumption = self.of(queue);
+        consumption.map_or(Offset::ZERO, |it| it.retry.lock().bounds().end)
+    }
+
     /// Something became ready in a topic: one waiting receive of each group looks.
     pub(crate) fn wake(&self, topic: TopicId) {
         for consumption in self.by_topic.read().get(&topic).into_iter().flatten() {

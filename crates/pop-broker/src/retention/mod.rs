@@ -4,6 +4,7 @@ mod clock;
 
 use std::{
     collections::{BTreeMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -181,7 +182,7 @@ impl Core {
 
     async fn retain_queue(
         &self,
-        topic: &Topic,
+        topic: &Arc<Topic>,
         queue: LogQueue,
         cutoff: Option<WallTime>,
         mut groups: Vec<Subscription>,
@@ -212,7 +213,7 @@ impl Core {
 
     async fn sweep_queue(
         &self,
-        topic: &Topic,
+        topic: &Arc<Topic>,
         queue: LogQueue,
         start: Offset,
         groups: &[Subscription],
@@ -226,15 +227,17 @@ impl Core {
             let store = self.store.as_ref();
             consumers.push(Consumer::load(store, *group, record.start, ordered).await?);
         }
-        let mut sweep = self.log.sweep(queue, self.subscribers(groups)).await?;
+        let subscribers = self.subscribers(topic, groups).await;
+        let mut sweep = self.log.sweep(queue, subscribers).await?;
+        let retry_end = |queue| self.consumptions.retry_end(queue);
         let mut removed = 0;
-        while let Some(swept) = sweep.step().await? {
+        while let Some(swept) = sweep.step(&retry_end).await? {
             removed += swept.removed.len();
             for consumer in &mut consumers {
                 consumer.count(self.store.as_ref(), &swept).await?;
             }
         }
-        let ended = sweep.collect().await?;
+        let ended = sweep.collect(&retry_end).await?;
         if removed > 0 || ended > 0 {
             let name = &topic.record().name;
             tracing::info!(topic = %name, queue = queue.queue.get(), removed, ended, start = start.get(), "messages ended by their age, or were kept until now for somebody");
@@ -244,17 +247,25 @@ impl Core {
         Ok(())
     }
 
-    fn subscribers(&self, groups: &[Subscription]) -> Vec<Subscriber> {
-        let subscriber = |(queue, record): &Subscription| {
+    async fn subscribers(&self, topic: &Arc<Topic>, groups: &[Subscription]) -> Vec<Subscriber> {
+        let mut subscribers = Vec::with_capacity(groups.len());
+        for (queue, record) in groups {
             // Of a group that is deleted nothing is kept.
-            let group = self.catalog.group_by_id(queue.group)?;
-            Some(Subscriber {
+            let Some(group) = self.catalog.group_by_id(queue.group) else {
+                continue;
+            };
+            // Its retry queue is walked once, and not at each step, if it is known where that
+            // ends. If that can't be known it is walked, and nothing worse.
+            if let Err(error) = self.consumptions.get(&group, topic).await {
+                tracing::debug!(%queue, %error, "retention looks at a retry queue whose end is not known");
+            }
+            subscribers.push(Subscriber {
                 queue: *queue,
                 record: *record,
                 ordered: group.fifo,
-            })
-        };
-        groups.iter().filter_map(subscriber).collect()
+            });
+        }
+        subscribers
     }
 
     /// Tells of every group that loses something.

@@ -32,7 +32,8 @@ pub(super) struct ParkedEnd {
 }
 
 impl LeaseQueue {
-    /// A reserved offset of an ordered queue turned out to belong to a message group.
+    /// A reserved offset of an ordered queue turned out to belong to a message group. Where it
+    /// has a row, that says to which: its message may no longer be readable.
     pub fn admit(
         &mut self,
         epoch: SubscriptionEpoch,
@@ -43,6 +44,8 @@ impl LeaseQueue {
         if epoch != self.epoch || self.state(offset) != Some(SlotState::Reserved) {
             return Admitted::Over;
         }
+        let row = self.rows.get(&offset);
+        let group = row.and_then(|row| row.message_group_hash).unwrap_or(group);
         let is_full = self.held() >= self.run.held_max;
         let groups = self.groups.as_ref();
         let is_behind = groups.is_some_and(|it| it.is_behind(offset, group, is_full));

@@ -25,7 +25,7 @@ pub mod tombstone;
 pub use due::{DueCursor, DueSchedule, DueTicket};
 pub use log::{LogEntry, MessageLog, PendingAppend, StagedBody, StoreLog, Sweep, Swept};
 pub use quarantine::QuarantineSequence;
-pub use references::Subscriber;
+pub use references::{RetryEnd, Subscriber};
 pub use timer::{DueTimer, Timer};
 pub use value::{Undecodable, get_value};
 

@@ -34,6 +34,10 @@ pub struct Subscriber {
     pub ordered: bool,
 }
 
+/// Says of a retry queue below which sequence no entry arrives any more. Several are written
+/// at a time, and those that were given a sequence first may be there last.
+pub type RetryEnd<'a> = &'a (dyn Fn(SubscriptionQueue) -> Offset + Sync);
+
 /// Who holds which message.
 pub(super) type Held = BTreeMap<Offset, BTreeSet<Holder>>;
 
@@ -100,7 +104,12 @@ impl References {
     }
 
     /// All references to the messages in `from..to`.
-    pub(super) async fn between(&mut self, from: Offset, to: Offset) -> Result<Held> {
+    pub(super) async fn between(
+        &mut self,
+        from: Offset,
+        to: Offset,
+        retry_end: RetryEnd<'_>,
+    ) -> Result<Held> {
         let mut held = Held::new();
         if Mutant::RetentionForgetsReferences.is_on() {
             return Ok(held);
@@ -110,7 +119,7 @@ impl References {
         let store = self.store.as_ref();
         for group in &mut self.groups {
             group
-                .between(store, from, to, self.below, &mut held)
+                .between(store, (from, to), self.below, retry_end, &mut held)
                 .await?;
         }
         self.quarantined(from, to, &mut held).await?;
@@ -139,16 +148,16 @@ impl Group {
     async fn between(
         &mut self,
         store: &dyn Store,
-        from: Offset,
-        to: Offset,
+        (from, to): (Offset, Offset),
         below: Offset,
+        retry_end: RetryEnd<'_>,
         held: &mut Held,
     ) -> Result<()> {
         loop {
             // Leases before retry entries, since an expired lease becomes an entry; and
             // all again where an entry is gone, since it may have become a later one.
             self.leases(store, from, to, held).await?;
-            self.follow_retries(store, below).await?;
+            self.follow_retries(store, below, retry_end).await?;
             if self.retries(store, from, to, held).await? {
                 return Ok(());
             }
@@ -252,21 +261,32 @@ impl Group {
     }
 
     /// Notes the retry entries that came since the last look.
-    async fn follow_retries(&mut self, store: &dyn Store, below: Offset) -> Result<()> {
+    async fn follow_retries(
+        &mut self,
+        store: &dyn Store,
+        below: Offset,
+        retry_end: RetryEnd<'_>,
+    ) -> Result<()> {
         let queue = self.subscriber.queue;
-        let (start, end) = RetryKey::range_from(queue.group, queue.topic, self.next_sequence);
+        // Asked before the look, which so sees all that is below.
+        let end = retry_end(queue).get();
+        let mut next = self.next_sequence;
+        let (start, stop) = RetryKey::range_from(queue.group, queue.topic, self.next_sequence);
         let visit = |entries: Vec<crate::Entry>| {
             for entry in entries {
                 let key = RetryKey::decode(entry.key.clone());
                 let key = key.map_err(|error| corrupt(store, RETRY, &entry.key, error))?;
-                self.next_sequence = key.sequence.saturating_add(1);
+                next = key.sequence.saturating_add(1);
                 self.found(key.sequence, entry.value, below);
             }
             Ok::<_, Error>(true)
         };
         store
-            .for_each_page(RETRY, Scan::range(start, end), visit)
-            .await
+            .for_each_page(RETRY, Scan::range(start, stop), visit)
+            .await?;
+        // What is above it is looked for again.
+        self.next_sequence = self.next_sequence.max(next.min(end));
+        Ok(())
     }
 
     /// Notes the entries as they are now. Returns whether all that were known are there.

@@ -22,7 +22,10 @@ use pop_store::{
     testkit::{Call, Effect, Fault, FaultStore, Faults},
 };
 
-use crate::samples::{at, checkpoint, entry, message};
+use crate::{
+    retention::nothing_arrives,
+    samples::{at, checkpoint, entry, message},
+};
 
 const EPOCH: SubscriptionEpoch = SubscriptionEpoch::new(1);
 const QUEUES: u32 = 2;
@@ -121,7 +124,7 @@ async fn world() -> MemStore {
             });
             let subscriptions = subscriptions.collect();
             let mut sweep = log.sweep(queue, subscriptions).await.unwrap();
-            while sweep.step().await.unwrap().is_some() {}
+            while sweep.step(&nothing_arrives).await.unwrap().is_some() {}
         }
     }
     store

@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use bytes::Bytes;
 use pop_model::{
     BodyChunkKey, Checkpoint, GroupId, LeaseKey, LogBounds, LogKey, LogQueue, Message, MessageBody,
-    Progress, QuarantineRecord, QueueId, Retained, RetainedKey, RetryEntry, RetryKey, StoredKey,
-    StoredValue, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord, TopicId, WallTime,
+    Offset, Progress, QuarantineRecord, QueueId, Retained, RetainedKey, RetryEntry, RetryKey,
+    StoredKey, StoredValue, SubscriptionEpoch, SubscriptionQueue, SubscriptionRecord, TopicId,
+    WallTime,
 };
 use pop_store::{
     Durability, ErrorKind, MemStore, Scan, Store, StoreExt, WriteBatch,
@@ -28,6 +29,11 @@ const RETRYING: GroupId = GroupId::new(4);
 const EPOCH: SubscriptionEpoch = SubscriptionEpoch::new(2);
 const CUT: u64 = 10;
 const MESSAGES: u64 = 14;
+
+/// No retry entry is being written.
+pub(crate) fn nothing_arrives(_: SubscriptionQueue) -> Offset {
+    at(u64::MAX)
+}
 
 fn subscription(group: GroupId) -> SubscriptionQueue {
     SubscriptionQueue {
@@ -109,10 +115,10 @@ async fn retain_and_sweep(log: &StoreLog) -> pop_store::Result<Vec<Swept>> {
     log.retain(QUEUE, at(CUT)).await?;
     let mut sweep = log.sweep(QUEUE, subscribers()).await?;
     let mut steps = Vec::new();
-    while let Some(swept) = sweep.step().await? {
+    while let Some(swept) = sweep.step(&nothing_arrives).await? {
         steps.push(swept);
     }
-    sweep.collect().await?;
+    sweep.collect(&nothing_arrives).await?;
     Ok(steps)
 }
 
@@ -508,7 +514,7 @@ async fn what_a_reset_made_void_keeps_nothing() {
         .sweep(QUEUE, vec![after, subscriber(RETRYING)])
         .await
         .unwrap();
-    assert_eq!(sweep.collect().await.unwrap(), 4);
+    assert_eq!(sweep.collect(&nothing_arrives).await.unwrap(), 4);
     assert_eq!(retained(&store).await, [3, 4, 6]);
 }
 
@@ -522,7 +528,7 @@ async fn a_group_that_consumes_in_order_keeps_nothing_and_leaves_nothing() {
         .sweep(QUEUE, vec![ordered, subscriber(RETRYING)])
         .await
         .unwrap();
-    while sweep.step().await.unwrap().is_some() {}
+    while sweep.step(&nothing_arrives).await.unwrap().is_some() {}
     assert_eq!(retained(&store).await, [3, 4, 6]);
     // Mutant: the rows stay; the queue would never be given up by memory again.
     let rows = keys::<LeaseKey>(&store, LEASE).await;
@@ -547,7 +553,7 @@ async fn an_emptied_queue_goes_on_where_it_was() {
     let (store, log) = world().await;
     log.retain(QUEUE, at(MESSAGES)).await.unwrap();
     let mut sweep = log.sweep(QUEUE, Vec::new()).await.unwrap();
-    while sweep.step().await.unwrap().is_some() {}
+    while sweep.step(&nothing_arrives).await.unwrap().is_some() {}
     assert_eq!(logged(&store).await, []);
     assert_eq!(body_count(&store).await, 0);
     let log = StoreLog::open(Arc::new(store)).await.unwrap();
@@ -577,7 +583,7 @@ async fn a_long_queue_is_swept_in_many_batches() {
     let mut sweep = log.sweep(QUEUE, subscribers()).await.unwrap();
     let mut kept = 0;
     // Mutant: a step takes all that it read, and its batch is refused as too large.
-    while let Some(swept) = sweep.step().await.unwrap() {
+    while let Some(swept) = sweep.step(&nothing_arrives).await.unwrap() {
         kept += u64::try_from(swept.kept.len()).unwrap();
     }
     assert_eq!(kept, count);
@@ -586,6 +592,26 @@ async fn a_long_queue_is_swept_in_many_batches() {
         usize::try_from(count).unwrap()
     );
     assert_eq!(logged(&store).await, []);
+}
+
+#[tokio::test]
+async fn an_entry_that_arrives_behind_a_later_one_is_found() {
+    // P1: expired deliveries become entries in any order. Mutant: nothing below an entry that
+    // was seen is looked for again.
+    let (store, log) = world().await;
+    let expire = async |offset, sequence| {
+        let mut batch = WriteBatch::new();
+        lease::delete(&mut batch, subscription(LEASING), at(offset));
+        retry::put(&mut batch, retry_key(LEASING, sequence), &entry(offset));
+        store.write(batch, Durability::Buffered).await.unwrap();
+    };
+    log.retain(QUEUE, at(CUT)).await.unwrap();
+    let mut sweep = log.sweep(QUEUE, subscribers()).await.unwrap();
+    expire(1, 2).await;
+    while sweep.step(&|_| at(1)).await.unwrap().is_some() {}
+    expire(0, 1).await;
+    assert_eq!(sweep.collect(&|_| at(3)).await.unwrap(), 0);
+    assert_eq!(retained(&store).await, [0, 1, 2, 3, 4, 6, 7]);
 }
 
 #[tokio::test]
@@ -603,7 +629,7 @@ async fn a_message_that_all_the_world_refers_to_is_kept_too() {
     log.retain(QUEUE, at(CUT)).await.unwrap();
     let mut sweep = log.sweep(QUEUE, subscribers.collect()).await.unwrap();
     // Mutant: each holder takes a key of its own; the batch never fits.
-    while sweep.step().await.unwrap().is_some() {}
+    while sweep.step(&nothing_arrives).await.unwrap().is_some() {}
     let key = RetainedKey {
         queue: QUEUE,
         offset: at(8),

@@ -284,6 +284,25 @@ fn what_is_parked_waits_for_what_was_not_read_before_it() {
 }
 
 #[test]
+fn what_is_out_and_can_no_longer_be_read_holds_up_its_own_message_group() {
+    // P7. Mutant: what can't be read is of the group of those without one, although its row
+    // says of which it is.
+    let mut disk = Disk::default();
+    let mut queue = fresh_ordered();
+    admit(&mut queue, 1, 1, 0);
+    pop_group(&mut queue, 1, 0, "a");
+    let staged = queue.sweep(at(10_000), 9);
+    keep(&mut queue, &mut disk, staged);
+    let mut queue = restart(&disk, 3, 2);
+    let reserved = queue.reserve(3, until(3));
+    for (offset, group) in reserved.offsets.into_iter().zip([9, 9, 0]) {
+        queue.admit(reserved.epoch, offset, group, at(10_000));
+    }
+    assert_eq!(places(&pop_group(&mut queue, 9, 10_000, "b")), [1]);
+    assert_eq!(places(&pop_group(&mut queue, 9, 10_000, "c")), [0; 0]);
+}
+
+#[test]
 fn a_handle_of_a_parked_message_that_retention_took_ends_nothing() {
     // P3: it was handed out again, and the row that said so went with the message. Mutant:
     // without a row no message was handed out since.

@@ -18,7 +18,7 @@ use crate::{
     Durability, Error, ErrorKind, Result, Scan, Store, WriteBatch,
     table::{
         LEASE, LOG, RETAINED,
-        references::{Held, References, Subscriber},
+        references::{Held, References, RetryEnd, Subscriber},
         retained,
         value::corrupt,
     },
@@ -145,7 +145,7 @@ impl Sweep {
     /// # Cancel safety
     ///
     /// The step may still be done, and nobody hears what it removed.
-    pub async fn step(&mut self) -> Result<Option<Swept>> {
+    pub async fn step(&mut self, retry_end: RetryEnd<'_>) -> Result<Option<Swept>> {
         let (from, start) = (self.tail.swept(), self.references.below());
         let rows = self.rows(from, start).await?;
         let Some(last) = rows.last() else {
@@ -153,7 +153,10 @@ impl Sweep {
             return Ok(None);
         };
         self.begin().await?;
-        let held = self.references.between(from, last.offset.next()).await?;
+        let held = self
+            .references
+            .between(from, last.offset.next(), retry_end)
+            .await?;
         let (batch, to, swept) = self.plan(from, &rows, held);
         self.store().write(batch, Durability::Buffered).await?;
         self.tail.raise_swept(to);
@@ -166,7 +169,7 @@ impl Sweep {
     /// # Errors
     ///
     /// The store's; what was let go of before stays so.
-    pub async fn collect(&mut self) -> Result<u64> {
+    pub async fn collect(&mut self, retry_end: RetryEnd<'_>) -> Result<u64> {
         let (start, end) = RetainedKey::queue_range(self.tail.queue);
         let mut scan = Scan::range(start, end).with_entries_max(KEPT_AT_ONCE);
         let mut ended = 0;
@@ -181,7 +184,7 @@ impl Sweep {
             };
             let (from, to) = (key(first)?.offset, key(last)?.offset.next());
             scan.start = [&last.key[..], &[0]].concat().into();
-            let held = self.references.between(from, to).await?;
+            let held = self.references.between(from, to, retry_end).await?;
             for entry in page {
                 ended += self.let_go(entry, &held).await?;
             }
