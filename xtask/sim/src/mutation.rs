@@ -15,6 +15,7 @@ const RARE: &[(&str, u64)] = &[
     ("KeptForTheRecordAlone", 3_000),
     ("RetentionMissesNewGroups", 3_000),
     ("SecondWriteWhileInDoubt", 1_000),
+    ("SpillRestartsTheDeadline", 1_000),
     ("StagedClearedWhateverTheOutcome", 1_000),
 ];
 
