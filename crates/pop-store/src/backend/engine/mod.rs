@@ -12,7 +12,7 @@ mod core;
 mod disk;
 mod layout;
 mod options;
-mod pace;
+pub(super) mod pace;
 mod readers;
 pub(crate) mod record;
 mod snapshot;

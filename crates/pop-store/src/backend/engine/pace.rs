@@ -7,6 +7,6 @@ use std::time::Instant;
     clippy::disallowed_methods,
     reason = "paces real disks behind real threads; nothing stored or decided depends on it"
 )]
-pub(super) fn now() -> Instant {
+pub(in crate::backend) fn now() -> Instant {
     Instant::now()
 }

@@ -42,7 +42,10 @@ pub(super) fn read_failed(error: RocksError) -> Error {
 pub(super) fn write_failed(error: RocksError) -> Error {
     match error.kind() {
         RocksKind::Incomplete => Error::new(ErrorKind::Unavailable, NAME, "write")
-            .with_detail("compaction is behind the writes: try again in a moment")
+            .with_detail(
+                "flushes and compactions are behind the writes: try again in a moment, and if \
+                 it goes on, give the store a faster disk",
+            )
             .with_source(error),
         _ => Error::new(ErrorKind::InDoubt, NAME, "write")
             .with_detail(error.to_string())

@@ -10,6 +10,7 @@
 mod error;
 mod options;
 mod snapshot;
+mod stall;
 
 #[cfg(test)]
 mod tests;
@@ -162,21 +163,7 @@ impl Engine for RocksEngine {
     }
 
     fn apply(&self, changes: &Changes, sync: bool) -> Result<()> {
-        // Inside a batch RocksDB goes by the order of the calls.
-        let mut batch = WriteBatch::default();
-        for (space, start, end) in &changes.range_deletes {
-            batch.delete_range_cf(&family(&self.database, space)?, start, end);
-        }
-        for operation in &changes.operations {
-            let family = family(&self.database, &operation.space)?;
-            match &operation.value {
-                Some(value) => batch.put_cf(&family, &operation.key, value),
-                None => batch.delete_cf(&family, &operation.key),
-            }
-        }
-        self.database
-            .write_opt(batch, &options::write(sync))
-            .map_err(error::write_failed)
+        stall::write(&self.database, || batch(&self.database, changes), sync)
     }
 
     fn sync(&self) -> Result<()> {
@@ -201,6 +188,22 @@ impl Engine for RocksEngine {
     fn snapshot(&self) -> Result<Option<Arc<dyn EngineSnapshot>>> {
         Ok(Some(Arc::new(RocksSnapshot::take(&self.database)?)))
     }
+}
+
+/// Inside a batch RocksDB goes by the order of the calls.
+fn batch(database: &Database, changes: &Changes) -> Result<WriteBatch> {
+    let mut batch = WriteBatch::default();
+    for (space, start, end) in &changes.range_deletes {
+        batch.delete_range_cf(&family(database, space)?, start, end);
+    }
+    for operation in &changes.operations {
+        let family = family(database, &operation.space)?;
+        match &operation.value {
+            Some(value) => batch.put_cf(&family, &operation.key, value),
+            None => batch.delete_cf(&family, &operation.key),
+        }
+    }
+    Ok(batch)
 }
 
 fn read_options(scan: &Scan) -> (ReadOptions, IteratorMode<'static>) {

@@ -59,11 +59,10 @@ pub(super) fn space(cache: &Cache, memtable_bytes: u64) -> Options {
     options
 }
 
-/// A write.
-pub(super) fn write(sync: bool) -> WriteOptions {
+/// A write, which is refused instead of made to wait if `no_slowdown`.
+pub(super) fn write(sync: bool, no_slowdown: bool) -> WriteOptions {
     let mut options = WriteOptions::default();
     options.set_sync(sync);
-    // A stall is refused instead of waited out, so that callers hear of it.
-    options.set_no_slowdown(true);
+    options.set_no_slowdown(no_slowdown);
     options
 }

@@ -100,6 +100,31 @@ async fn a_flipped_byte_in_the_log_is_refused() {
     }
 }
 
+/// More than its memtables hold, faster than they are flushed.
+///
+/// Mutant: refuse a write that meets a stall.
+#[test]
+fn a_stall_is_waited_out() {
+    const MEMTABLE_BYTES: u64 = 64 << 10;
+    let folder = TempDir::new().unwrap();
+    let engine = RocksEngine::open(folder.path(), MEMTABLE_BYTES).unwrap();
+    let space = Space::new("rows", 1);
+    engine.open_space(&space).unwrap();
+    let value = Bytes::from(vec![7; 8 << 10]);
+    for number in 0..2_000_u32 {
+        let operation = Operation {
+            space: space.clone(),
+            key: Bytes::copy_from_slice(&number.to_be_bytes()),
+            value: Some(value.clone()),
+        };
+        let changes = Changes {
+            operations: vec![operation],
+            ..Changes::default()
+        };
+        engine.apply(&changes, false).unwrap();
+    }
+}
+
 fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
