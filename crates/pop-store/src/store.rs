@@ -232,6 +232,11 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
 pub trait Staging: Debug + Send + 'static {
     /// Adds entries to one of the staged keyspaces; the later put of a key wins.
     ///
+    /// # Contract
+    ///
+    /// Entries come in any order, within a call and from call to call. A backend may be
+    /// faster where the keys of a keyspace ascend throughout.
+    ///
     /// # Errors
     ///
     /// `Invalid` for a keyspace that is not staged or entries above a batch's limits.

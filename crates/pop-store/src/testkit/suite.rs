@@ -90,6 +90,7 @@ macro_rules! conformance {
             what_was_not_published_leaves_nothing,
             a_second_staging_is_refused_while_one_is_open,
             the_later_load_of_a_key_wins,
+            a_large_load_in_any_order_is_published_whole,
             a_wrong_load_is_refused,
         ]);
         $crate::conformance!(@tests $factory, lifecycle, [

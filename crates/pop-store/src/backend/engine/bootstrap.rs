@@ -128,7 +128,7 @@ impl<E: Engine> Boot<'_, E> {
                 self.engine.drop_space(&space)?;
             }
         }
-        Ok(())
+        self.engine.sweep_bulk_loads()
     }
 
     /// Whether a keyspace was added.

@@ -31,6 +31,11 @@ impl DiskGuard {
         }
     }
 
+    /// One more for the same folder, for another thread.
+    pub(super) fn another(&self) -> Self {
+        Self::new(self.folder.clone(), self.free_bytes_min)
+    }
+
     /// Lets `bytes` through, or refuses while too little is free.
     pub(super) fn admit(&mut self, backend: &'static str, bytes: usize) -> Result<()> {
         self.written_since = self.written_since.saturating_add(bytes);

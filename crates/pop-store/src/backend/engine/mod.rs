@@ -3,19 +3,21 @@
 //! An engine is blocking and knows nothing of batches with preconditions, of generations,
 //! of durability levels or of waiters. All of that is here, once: a group committer in
 //! front of the engine (`writer`), a small pool for reads (`readers`), generations and the
-//! switch record (`layout`), snapshots and staged loads. A new embedded backend is an
-//! [`Engine`] and a function that opens it.
+//! switch record (`layout`), snapshots and staged loads (`staging`, `loader`). A new embedded
+//! backend is an [`Engine`] and a function that opens it.
 
 mod answer;
 mod bootstrap;
 mod core;
 mod disk;
 mod layout;
+mod loader;
 mod options;
 pub(super) mod pace;
 mod readers;
 pub(crate) mod record;
 mod snapshot;
+mod staged;
 mod staging;
 mod store;
 mod writer;
@@ -35,7 +37,7 @@ use crate::{Capabilities, Entry, Result, Scan};
 /// A blocking, ordered key-value engine.
 ///
 /// All writes, syncs and space changes come from one thread; reads come from others at the
-/// same time.
+/// same time, and so does a [bulk load](Self::bulk_load).
 ///
 /// # Errors
 ///
@@ -99,6 +101,44 @@ pub trait Engine: Debug + Send + Sync + 'static {
     fn snapshot(&self) -> Result<Option<Arc<dyn EngineSnapshot>>> {
         Ok(None)
     }
+
+    /// Whether the engine has a faster way into an empty space than [`apply`](Self::apply).
+    fn has_bulk_load(&self) -> bool {
+        false
+    }
+
+    /// Calls `work` with a loader, where [`has_bulk_load`](Self::has_bulk_load) says so.
+    ///
+    /// # Contract
+    ///
+    /// Called on a thread that belongs to one staged load, so that what loading borrows may
+    /// live on its stack. Files that the loader made and did not finish stay until the space
+    /// is dropped, or [`sweep_bulk_loads`](Self::sweep_bulk_loads).
+    fn bulk_load(&self, work: &mut dyn FnMut(&mut dyn BulkLoader)) {
+        let _ = work;
+    }
+
+    /// Deletes what earlier bulk loads left aside; called at open.
+    fn sweep_bulk_loads(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Fills spaces that nobody reads yet, beside the batches.
+///
+/// # Errors
+///
+/// After any error of a space nothing more of it is asked than that it be dropped.
+pub trait BulkLoader {
+    /// Takes rows, strictly ascending and above all rows of `space` that came before.
+    fn load(&mut self, space: &Space, rows: &[Entry]) -> Result<()>;
+
+    /// Makes what was loaded the content of `space`, which was empty before.
+    ///
+    /// # Contract
+    ///
+    /// On return it survives a power cut.
+    fn finish(&mut self, space: &Space) -> Result<()>;
 }
 
 /// An engine's content as of one moment.

@@ -21,7 +21,8 @@ use super::{
     layout::Layout,
     readers::{Read, Readers},
     snapshot::StoreSnapshot,
-    staging::{EngineStaging, Retired},
+    staged::Retired,
+    staging::EngineStaging,
     writer::{Job, Pending, Writer},
 };
 use crate::{
@@ -286,7 +287,7 @@ impl<E: Engine> Store for EngineStore<E> {
                 .check_keyspace(*keyspace, "begin_replace")?;
         }
         // Owned before it exists: if this future is dropped, so is what the writer began.
-        let staging = EngineStaging::new(Arc::clone(&self.shared));
+        let mut staging = EngineStaging::new(Arc::clone(&self.shared));
         staging.begin(keyspaces.to_vec()).await?;
         Ok(Box::new(staging))
     }

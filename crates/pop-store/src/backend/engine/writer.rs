@@ -23,7 +23,7 @@ use super::{
     pace,
     readers::Readers,
     record,
-    staging::{Retired, Staged},
+    staged::{Retired, Staged},
 };
 use crate::{
     Durability, Error, ErrorKind, Keyspace, Result, WriteBatch,
@@ -346,10 +346,14 @@ impl<E: Engine> Writer<E> {
             inbox,
             mut readers,
             folder,
+            staging,
             carried,
             ..
         } = self;
         readers.stop();
+        if let Some(staged) = staging {
+            staged.stop();
+        }
         for view in core.views.lock().drain(..).filter_map(|it| it.upgrade()) {
             view.release();
         }

@@ -52,3 +52,10 @@ pub(super) fn write_failed(error: RocksError) -> Error {
             .with_source(error),
     }
 }
+
+/// A failed load beside what is in use, which is as it was.
+pub(super) fn load_failed(error: RocksError) -> Error {
+    Error::new(ErrorKind::Unavailable, NAME, "load")
+        .with_detail(error.to_string())
+        .with_source(error)
+}

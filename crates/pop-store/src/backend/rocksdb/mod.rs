@@ -4,9 +4,12 @@
 //!   of the log.
 //! - A range delete is RocksDB's own: cheap to write, and each slows the reads that cross it
 //!   until it is compacted away. It is for whole queues and not for single rows.
+//! - A staged load of more than a few rows goes to sorted files, which a space that nobody
+//!   reads yet takes over as they are (`bulk`).
 //! - Scans have both bounds set where they have them: without its floor, a scan of due work
 //!   steps over everything that was deleted before it.
 
+mod bulk;
 mod error;
 mod options;
 mod snapshot;
@@ -29,9 +32,9 @@ use rocksdb::{
     MultiThreaded, ReadOptions, WriteBatch,
 };
 
-use self::snapshot::RocksSnapshot;
+use self::{bulk::RocksBulk, snapshot::RocksSnapshot};
 use super::{
-    engine::{Changes, Engine, EngineSnapshot, EngineStore, OpenOptions, Space},
+    engine::{BulkLoader, Changes, Engine, EngineSnapshot, EngineStore, OpenOptions, Space},
     folder::DataFolder,
 };
 use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan, SnapshotSupport};
@@ -159,7 +162,7 @@ impl Engine for RocksEngine {
                 .drop_cf(space.name())
                 .map_err(error::write_failed)?;
         }
-        Ok(())
+        bulk::drop_files(&self.path, space)
     }
 
     fn apply(&self, changes: &Changes, sync: bool) -> Result<()> {
@@ -187,6 +190,19 @@ impl Engine for RocksEngine {
 
     fn snapshot(&self) -> Result<Option<Arc<dyn EngineSnapshot>>> {
         Ok(Some(Arc::new(RocksSnapshot::take(&self.database)?)))
+    }
+
+    fn has_bulk_load(&self) -> bool {
+        true
+    }
+
+    fn bulk_load(&self, work: &mut dyn FnMut(&mut dyn BulkLoader)) {
+        let options = options::sorted_file(&self.cache);
+        work(&mut RocksBulk::new(&self.database, &self.path, &options));
+    }
+
+    fn sweep_bulk_loads(&self) -> Result<()> {
+        bulk::drop_all_files(&self.path)
     }
 }
 

@@ -43,19 +43,26 @@ pub(super) fn database(memtable_bytes: u64) -> Options {
 
 /// A space.
 pub(super) fn space(cache: &Cache, memtable_bytes: u64) -> Options {
-    let mut table = BlockBasedOptions::default();
-    table.set_block_cache(cache);
-    table.set_bloom_filter(10.0, false);
-    let mut options = Options::default();
-    options.set_block_based_table_factory(&table);
+    let mut options = sorted_file(cache);
     options.set_write_buffer_size(usize::try_from(memtable_bytes).unwrap_or(usize::MAX));
-    options.set_compression_type(DBCompressionType::Lz4);
     options.set_bottommost_compression_type(DBCompressionType::Zstd);
     options.add_compact_on_deletion_collector_factory(
         DELETES_WINDOW,
         DELETES_IN_WINDOW,
         DELETES_RATIO,
     );
+    options
+}
+
+/// A sorted file that a space takes over. Like the space's own, but for the slow compression
+/// of the bottom: it is fast to make, and compaction may pack it tighter later.
+pub(super) fn sorted_file(cache: &Cache) -> Options {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(cache);
+    table.set_bloom_filter(10.0, false);
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&table);
+    options.set_compression_type(DBCompressionType::Lz4);
     options
 }
 

@@ -46,6 +46,8 @@ enum Mistake {
     LoadsIntoTheLive,
     OpensASecondStaging,
     KeepsAbortedRows,
+    LoadsOnlyWhatAscends,
+    KeepsTheFirstLoadOfAKey,
     GoesOnAfterClose,
     SaysThatItIsDurable,
 }
@@ -167,6 +169,10 @@ caught! {
         OpensASecondStaging by replace::a_second_staging_is_refused_while_one_is_open;
     aborted_rows_are_caught:
         KeepsAbortedRows by replace::what_was_not_published_leaves_nothing;
+    a_load_of_what_ascends_alone_is_caught:
+        LoadsOnlyWhatAscends by replace::a_large_load_in_any_order_is_published_whole;
+    a_first_load_that_stays_is_caught:
+        KeepsTheFirstLoadOfAKey by replace::the_later_load_of_a_key_wins;
     a_closed_store_that_goes_on_is_caught:
         GoesOnAfterClose by lifecycle::a_closed_store_refuses_every_call_as_poisoned;
     a_durable_store_called_volatile_is_caught:

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{
     Mistake, Mistake as M, pause,
-    views::{LiveSnapshot, PatchedSnapshot, WrongStaging},
+    views::{LiveSnapshot, PatchedSnapshot, PickyStaging, WrongStaging},
 };
 use crate::{
     Capabilities, Direction, Durability, Entry, Keyspace, MemStore, Result, Scan, Snapshot,
@@ -228,6 +228,13 @@ impl Store for WrongStore {
     }
 
     async fn begin_replace(&self, keyspaces: &[Keyspace]) -> Result<Box<dyn Staging>> {
+        if matches!(
+            self.mistake,
+            M::LoadsOnlyWhatAscends | M::KeepsTheFirstLoadOfAKey
+        ) {
+            let inner = self.inner.begin_replace(keyspaces).await?;
+            return Ok(Box::new(PickyStaging::new(inner, self.mistake)));
+        }
         let patched = matches!(
             self.mistake,
             M::PublishesIntoTheOld

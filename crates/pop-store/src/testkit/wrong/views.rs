@@ -1,11 +1,14 @@
 //! Snapshots and stagings of a store with a mistake.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Mistake as M, pause, store::WrongStore};
+use super::{Mistake, Mistake as M, pause, store::WrongStore};
 use crate::{
     Durability, Entry, Keyspace, MemStore, Result, Scan, Snapshot, Staging, Store, WriteBatch,
 };
@@ -90,5 +93,51 @@ impl Staging for WrongStaging {
             *self.store.aborted.lock() = std::mem::take(&mut self.rows);
         }
         Ok(())
+    }
+}
+
+/// Leaves rows out that do not come as it likes them.
+#[derive(Debug)]
+pub(super) struct PickyStaging {
+    inner: Box<dyn Staging>,
+    mistake: Mistake,
+    seen: BTreeSet<(Keyspace, Bytes)>,
+}
+
+impl PickyStaging {
+    pub(super) fn new(inner: Box<dyn Staging>, mistake: Mistake) -> Self {
+        Self {
+            inner,
+            mistake,
+            seen: BTreeSet::new(),
+        }
+    }
+
+    fn likes(&self, keyspace: Keyspace, key: &Bytes) -> bool {
+        let place = (keyspace, key.clone());
+        match self.mistake {
+            M::KeepsTheFirstLoadOfAKey => !self.seen.contains(&place),
+            _ => !self.seen.range(place..).any(|(of, _)| *of == keyspace),
+        }
+    }
+}
+
+#[async_trait]
+impl Staging for PickyStaging {
+    async fn load(&mut self, keyspace: Keyspace, mut entries: Vec<Entry>) -> Result<()> {
+        entries.retain(|it| {
+            let liked = self.likes(keyspace, &it.key);
+            self.seen.insert((keyspace, it.key.clone()));
+            liked
+        });
+        self.inner.load(keyspace, entries).await
+    }
+
+    async fn publish(self: Box<Self>) -> Result<()> {
+        self.inner.publish().await
+    }
+
+    async fn abort(self: Box<Self>) -> Result<()> {
+        self.inner.abort().await
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::super::{Changes, Engine, EngineStore, OpenOptions, Space};
+use super::super::{BulkLoader, Changes, Engine, EngineStore, OpenOptions, Space};
 use crate::{
     Capabilities, Direction, Entry, Error, ErrorKind, Keyspace, Result, Scan, SnapshotSupport,
     WriteBatch,
@@ -43,6 +43,10 @@ pub(super) struct Disk {
     /// While a sender is here, each apply says that it began and waits for a word.
     pub(super) gate: Mutex<Option<Gate>>,
     pub(super) open_count: AtomicUsize,
+    /// What bulk loads put aside and did not finish.
+    pub(super) aside: Mutex<BTreeMap<Space, Map>>,
+    /// What the next call of a bulk loader does.
+    pub(super) bulk_fault: Mutex<Option<Fault>>,
     /// Has each apply take a millisecond.
     pub(super) is_slow: AtomicBool,
 }
@@ -80,7 +84,13 @@ impl Disk {
     }
 
     fn meet_fault(&self) -> Result<()> {
-        match self.fault.lock().take() {
+        Self::meet(&self.fault)
+    }
+
+    fn meet(fault: &Mutex<Option<Fault>>) -> Result<()> {
+        // Taken out first, so that a panic leaves no lock.
+        let fault = fault.lock().take();
+        match fault {
             None => Ok(()),
             Some(Fault::Panic) => panic!("the engine was told to panic"),
             Some(fault) => {
@@ -99,6 +109,7 @@ impl Disk {
 pub(super) struct FakeEngine {
     disk: Arc<Disk>,
     snapshot: SnapshotSupport,
+    has_bulk_load: bool,
 }
 
 impl FakeEngine {
@@ -107,7 +118,13 @@ impl FakeEngine {
         Self {
             disk: Arc::clone(disk),
             snapshot: SnapshotSupport::CopiedUpTo { bytes_max: 1 << 20 },
+            has_bulk_load: false,
         }
+    }
+
+    pub(super) fn with_bulk_load(mut self) -> Self {
+        self.has_bulk_load = true;
+        self
     }
 
     pub(super) fn with_snapshot(mut self, snapshot: SnapshotSupport) -> Self {
@@ -144,6 +161,7 @@ impl Engine for FakeEngine {
 
     fn drop_space(&self, space: &Space) -> Result<()> {
         self.disk.spaces.lock().remove(space);
+        self.disk.aside.lock().remove(space);
         Ok(())
     }
 
@@ -201,6 +219,44 @@ impl Engine for FakeEngine {
             Direction::Forward => scan.collect(range.map(entry)),
             Direction::Backward => scan.collect(range.rev().map(entry)),
         }
+    }
+
+    fn has_bulk_load(&self) -> bool {
+        self.has_bulk_load
+    }
+
+    fn bulk_load(&self, work: &mut dyn FnMut(&mut dyn BulkLoader)) {
+        work(&mut FakeBulk(&self.disk));
+    }
+
+    fn sweep_bulk_loads(&self) -> Result<()> {
+        self.disk.aside.lock().clear();
+        Ok(())
+    }
+}
+
+struct FakeBulk<'a>(&'a Disk);
+
+impl BulkLoader for FakeBulk<'_> {
+    fn load(&mut self, space: &Space, rows: &[Entry]) -> Result<()> {
+        Disk::meet(&self.0.bulk_fault)?;
+        let mut aside = self.0.aside.lock();
+        let map = aside.entry(space.clone()).or_default();
+        for row in rows {
+            assert!(map.range(row.key.clone()..).next().is_none(), "in order");
+            map.insert(row.key.clone(), row.value.clone());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, space: &Space) -> Result<()> {
+        Disk::meet(&self.0.bulk_fault)?;
+        let rows = self.0.aside.lock().remove(space).unwrap_or_default();
+        let mut spaces = self.0.spaces.lock();
+        let map = spaces.get_mut(space).unwrap();
+        assert!(map.is_empty(), "a bulk load goes into an empty space");
+        map.extend(rows);
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The committer against an engine that does as it is told.
 
+mod bulk;
 mod fake;
 mod group;
 mod poison;
