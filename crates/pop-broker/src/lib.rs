@@ -25,7 +25,9 @@ mod revive;
 // What it stands on and what it is reached through.
 pub mod listener;
 pub mod rpc;
+pub mod space;
 pub mod stores;
+pub mod transfer;
 
 pub use broker::{Broker, Health, OpenStore};
 pub use catalog::{Catalog, CatalogOptions, GroupSpec, Topic, TopicSpec};

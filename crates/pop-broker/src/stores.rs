@@ -12,9 +12,9 @@ use std::{
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use pop_store::{Error, ErrorKind, MemStore, Store, table::KEYSPACES};
+use pop_store::{Error, ErrorKind, MemStore, Store};
 
-use crate::OpenStore;
+use crate::{OpenStore, space::KEYSPACES};
 
 type Open = fn(&Path) -> pop_store::Result<Arc<dyn Store>>;
 
