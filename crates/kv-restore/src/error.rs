@@ -17,6 +17,8 @@ pub enum Phase {
     Receiving,
     /// Everything came in and was compared; the rest is being loaded.
     Verifying,
+    /// All is loaded, and whoever asked for it decides.
+    Staged,
     /// The target is being switched.
     Committing,
     /// It is over.
@@ -31,6 +33,7 @@ impl fmt::Display for Phase {
             Self::Pulling => "asking the source",
             Self::Receiving => "receiving rows",
             Self::Verifying => "loading the last rows",
+            Self::Staged => "waiting to be switched",
             Self::Committing => "switching the target",
             Self::Ended => "ended",
         })

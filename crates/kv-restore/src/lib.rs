@@ -41,5 +41,5 @@ pub use mutant::Mutant;
 pub use policy::{Request, fence};
 pub use registry::Outcome;
 pub use restorer::{Chance, Closed, Restorer, RestorerOptions};
-pub use session::{Progress, Session};
+pub use session::{Asked, Progress, Session};
 pub use target::Target;

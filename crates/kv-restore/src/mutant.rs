@@ -49,6 +49,8 @@ mutants! {
     TurnNotTaken,
     /// A cancelled commit is reported as cancelled, whatever became of it.
     StopDuringCommit,
+    /// What is staged is switched to before anybody asked for it.
+    NotHeld,
     /// A chunk that comes twice is loaded twice.
     DuplicatesApplied,
     /// A chunk may be missing.

@@ -11,6 +11,8 @@ pub struct Request {
     pub at: Arc<SnapshotRef>,
     /// Who has it, the first one to be asked first. At least one.
     pub sources: Arc<[PeerId]>,
+    /// Nothing is switched before somebody says so.
+    pub hold: bool,
 }
 
 /// What becomes of a request while another one is being worked on.

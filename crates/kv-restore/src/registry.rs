@@ -5,10 +5,7 @@
 //! abort, the end of the runtime. So nobody can be handed a session that is over, and nobody
 //! waits for one. No code of a store or a transport runs under the lock.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, Weak, atomic::Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -17,7 +14,7 @@ use crate::{
     Epoch, ErrorKind, Failure, Mutant, Phase, Progress, RestoreError, SessionId,
     machine::{Stop, receiver::Installed},
     policy::{Request, Verdict, decide},
-    session::{Session, Token},
+    session::{Asked, Session, Token, Wishes},
 };
 
 /// How a session ended.
@@ -43,8 +40,7 @@ struct Live {
     id: SessionId,
     request: Request,
     token: Weak<Token>,
-    detached: Arc<AtomicBool>,
-    stop: Arc<watch::Sender<Option<Stop>>>,
+    wishes: Arc<Wishes>,
     outcome: watch::Receiver<Option<Outcome>>,
     progress: watch::Receiver<Progress>,
 }
@@ -55,7 +51,7 @@ pub enum Entered {
     /// A share in the session that runs for the same request.
     Shared(Session),
     /// A session of its own, and what its task needs.
-    Started(Session, Completer, watch::Receiver<Option<Stop>>),
+    Started(Session, Completer, Asked),
 }
 
 impl Registry {
@@ -89,20 +85,18 @@ impl Registry {
                 }
                 Verdict::Preempt => {}
             }
-            ask_to_stop(&live.stop, Stop::Superseded);
+            ask_to_stop(&live.wishes.stop, Stop::Superseded);
         }
         let (outcome_tx, outcome) = watch::channel(None);
         let (progress_tx, progress) = watch::channel(Progress::default());
-        let (stop_tx, stop) = watch::channel(None);
-        let stop_tx = Arc::new(stop_tx);
-        let detached = Arc::new(AtomicBool::new(false));
-        let token = Token::new(Arc::clone(&stop_tx), Arc::clone(&detached));
+        let wishes = Arc::new(Wishes::default());
+        let asked = wishes.asked();
+        let token = Arc::new(Token(Arc::clone(&wishes)));
         let live = Live {
             id,
             request: request.clone(),
             token: Arc::downgrade(&token),
-            detached,
-            stop: stop_tx,
+            wishes,
             outcome,
             progress,
         };
@@ -117,7 +111,7 @@ impl Registry {
             progress: progress_tx,
             done: false,
         };
-        Ok(Entered::Started(session, completer, stop))
+        Ok(Entered::Started(session, completer, asked))
     }
 
     /// Refuses all further requests and tells the running session to end.
@@ -125,7 +119,7 @@ impl Registry {
         let mut slot = self.slot.lock();
         slot.closed = true;
         if let Some(live) = &slot.live {
-            ask_to_stop(&live.stop, Stop::Closed);
+            ask_to_stop(&live.wishes.stop, Stop::Closed);
         }
     }
 
@@ -151,12 +145,11 @@ impl Live {
     /// Another handle, unless the last one is gone and it is being cancelled.
     fn share(&self) -> Option<Session> {
         let token = self.token.upgrade().or_else(|| {
-            let (stop, detached) = (Arc::clone(&self.stop), Arc::clone(&self.detached));
-            let goes_on = detached.load(Ordering::Relaxed);
-            goes_on.then(|| Token::new(stop, detached))
+            let goes_on = self.wishes.detached.load(Ordering::Relaxed);
+            goes_on.then(|| Arc::new(Token(Arc::clone(&self.wishes))))
         })?;
         // What was asked to end is not a session to share.
-        let ends = self.stop.borrow().is_some();
+        let ends = self.wishes.stop.borrow().is_some();
         (!ends).then(|| self.session(token))
     }
 

@@ -17,10 +17,10 @@ use crate::{
         Signals,
         receive::{self, Ports},
     },
-    machine::{Receiver, Stop},
+    machine::Receiver,
     policy::Request,
     registry::{Completer, Entered, Registry},
-    session::Session,
+    session::{Asked, Session},
     transport::Transport,
 };
 
@@ -161,16 +161,36 @@ impl Restorer {
     /// At once for a request that can't be: of an older epoch, older than what is being
     /// installed, unreadable, or after the close. Everything else is the session's outcome.
     pub fn restore(&self, at: SnapshotRef, sources: &[PeerId]) -> Result<Session, RestoreError> {
+        self.enter(at, sources, false)
+    }
+
+    /// Like [`restore`](Self::restore), but the session switches nothing by itself: once it
+    /// [is staged](Session::staged) whoever holds it [decides](Session::commit).
+    ///
+    /// # Errors
+    ///
+    /// As with [`restore`](Self::restore).
+    pub fn stage(&self, at: SnapshotRef, sources: &[PeerId]) -> Result<Session, RestoreError> {
+        self.enter(at, sources, true)
+    }
+
+    fn enter(
+        &self,
+        at: SnapshotRef,
+        sources: &[PeerId],
+        hold: bool,
+    ) -> Result<Session, RestoreError> {
         let request = Request {
             at: Arc::new(at),
             sources: sources.into(),
+            hold,
         };
         self.check(&request)?;
         let id = u128::from((self.options.chance)()) << 64 | u128::from((self.options.chance)());
         match self.registry.enter(request, SessionId(id))? {
             Entered::Shared(session) => Ok(session),
-            Entered::Started(session, completer, stop) => {
-                self.start(completer, stop);
+            Entered::Started(session, completer, asked) => {
+                self.start(completer, asked);
                 Ok(session)
             }
         }
@@ -197,7 +217,7 @@ impl Restorer {
         ))
     }
 
-    fn start(&self, completer: Completer, stop: watch::Receiver<Option<Stop>>) {
+    fn start(&self, completer: Completer, asked: Asked) {
         let at = Arc::clone(&completer.request().at);
         let sources = completer.request().sources.len();
         let span = tracing::info_span!(
@@ -210,6 +230,10 @@ impl Restorer {
         );
         let options = self.options.session.clone();
         let core = Receiver::new(Arc::clone(&at), completer.session(), sources, options);
+        let core = match completer.request().hold {
+            true => core.holding(),
+            false => core,
+        };
         let ports = Ports {
             target: self.target.clone(),
             transport: Arc::clone(&self.transport),
@@ -222,13 +246,15 @@ impl Restorer {
             Arc::clone(&at),
         );
         let queue_within = self.options.queue_within;
-        let signals = Signals::new(stop, self.shutdown.subscribe());
+        let signals = Signals::new(asked.stop, self.shutdown.subscribe());
+        let commit = asked.commit;
         // If the runtime is gone the future is dropped, and the guard in it tells.
         self.runtime.spawn(
             async move {
                 let queued = receive::queue(permits, queue_within, signals, completer);
                 if let Some((permits, signals, completer)) = queued.await {
-                    let session = receive::Session::new(core, ports, permits, signals, completer);
+                    let session =
+                        receive::Session::new(core, ports, permits, signals, commit, completer);
                     session.run().await;
                 }
             }

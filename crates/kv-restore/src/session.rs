@@ -42,27 +42,41 @@ impl Default for Progress {
     }
 }
 
-/// Ends the session when the last handle is gone, unless it is detached.
-#[derive(Debug)]
-pub(crate) struct Token {
-    stop: Arc<watch::Sender<Option<Stop>>>,
-    detached: Arc<AtomicBool>,
+/// What the holders of a session want of it.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes {
+    pub(crate) stop: watch::Sender<Option<Stop>>,
+    pub(crate) commit: watch::Sender<bool>,
+    pub(crate) detached: AtomicBool,
 }
 
-impl Token {
-    pub(crate) fn new(
-        stop: Arc<watch::Sender<Option<Stop>>>,
-        detached: Arc<AtomicBool>,
-    ) -> Arc<Self> {
-        Arc::new(Self { stop, detached })
+/// What its task hears of that.
+#[derive(Debug)]
+pub struct Asked {
+    /// It should end.
+    pub stop: watch::Receiver<Option<Stop>>,
+    /// What it staged should be switched to.
+    pub commit: watch::Receiver<bool>,
+}
+
+impl Wishes {
+    pub(crate) fn asked(&self) -> Asked {
+        Asked {
+            stop: self.stop.subscribe(),
+            commit: self.commit.subscribe(),
+        }
     }
 }
+
+/// Ends the session when the last handle is gone, unless it is detached.
+#[derive(Debug)]
+pub(crate) struct Token(pub(crate) Arc<Wishes>);
 
 impl Drop for Token {
     fn drop(&mut self) {
         // Only a flag: what it stands for was said before the last handle could go.
-        if !self.detached.load(Ordering::Relaxed) {
-            ask_to_stop(&self.stop, Stop::Cancelled);
+        if !self.0.detached.load(Ordering::Relaxed) {
+            ask_to_stop(&self.0.stop, Stop::Cancelled);
         }
     }
 }
@@ -124,6 +138,33 @@ impl Session {
         }
     }
 
+    /// Waits until all rows are loaded and only the switch is left. It keeps its place for
+    /// [`hold_within`](crate::Options::hold_within).
+    ///
+    /// # Errors
+    ///
+    /// The one with which it ended before that.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn staged(&self) -> Result<(), RestoreError> {
+        let mut progress = self.progress();
+        let phase = progress.wait_for(|it| it.phase >= Phase::Staged).await;
+        let over = phase.map_or(true, |it| it.phase == Phase::Ended);
+        if over {
+            self.outcome().await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the switch to what is staged; before that it will not wait to be asked. How
+    /// it went is the [outcome](Self::outcome): what is installed by now may forbid it, and a
+    /// request of a higher epoch or for a newer snapshot may have taken its place.
+    pub fn commit(&self) {
+        self.token.0.commit.send_replace(true);
+    }
+
     // Belt and braces: the guard publishes before its channel can close.
     fn lost(&self) -> RestoreError {
         let phase = self.progress.borrow().phase;
@@ -140,11 +181,11 @@ impl Session {
 
     /// Asks it to end. A switch that has begun is brought to its end nevertheless.
     pub fn cancel(&self) {
-        ask_to_stop(&self.token.stop, Stop::Cancelled);
+        ask_to_stop(&self.token.0.stop, Stop::Cancelled);
     }
 
     /// Lets it go on when the last handle is dropped.
     pub fn detach(&self) {
-        self.token.detached.store(true, Ordering::Relaxed);
+        self.token.0.detached.store(true, Ordering::Relaxed);
     }
 }

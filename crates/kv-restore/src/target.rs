@@ -6,7 +6,7 @@ use pop_store::{Entry, Error, Keyspace, Scan, Staging, Store, WriteBatch};
 
 use crate::{ErrorKind, Failure, Seal, SnapshotRef, Switch, digest::above, fence, frame::Row};
 
-mod seal;
+pub(crate) mod seal;
 
 /// A store that snapshots are installed into.
 ///

@@ -1,4 +1,4 @@
-//! The invariants, I1 to I15 of `docs/RESTORE.md`, as far as they can be broken here.
+//! The invariants, I1 to I16 of `docs/RESTORE.md`, as far as they can be broken here.
 
 use kv_restore::{
     ErrorKind, Installed, Request, RestoreError, Switch, frame::Row, registry::Entered,
@@ -72,7 +72,7 @@ impl World {
             return;
         };
         let (old, new) = (&live.at, &request.at);
-        let stops = live.stop.borrow().is_some();
+        let stops = live.asked.stop.borrow().is_some();
         let expected = if new.epoch == old.epoch && new.applied < old.applied {
             Some(ErrorKind::Obsolete)
         } else {
@@ -127,6 +127,14 @@ impl World {
         }
     }
 
+    /// What is held is switched to only when it was asked for.
+    pub fn check_asked(&mut self, n: usize) {
+        let waits = |it: &crate::task::Task| it.request.hold && !*it.asked.commit.borrow();
+        if self.tasks.get(n).is_some_and(waits) {
+            self.fail(format!("I16: task {n} switches, and nobody asked for it"));
+        }
+    }
+
     /// What a session says of itself is so.
     pub fn check_outcome(&mut self, n: usize, outcome: &Result<Installed, ErrorKind>) {
         let Some(task) = self.tasks.get(n) else {
@@ -171,7 +179,9 @@ impl World {
                 | ErrorKind::Obsolete
                 | ErrorKind::StaleEpoch
         );
-        if !from_outside && !task.disturbed {
+        // Nobody decided.
+        let left_alone = task.request.hold && kind == ErrorKind::Stalled;
+        if !from_outside && !left_alone && !task.disturbed {
             return Some(format!("it failed undisturbed: {kind:?}"));
         }
         None
@@ -203,6 +213,7 @@ impl World {
         let request = Request {
             at: std::sync::Arc::new(crate::plan::snapshot(1, 99)),
             sources: [crate::plan::peer(0)].into(),
+            hold: false,
         };
         let id = kv_restore::SessionId(u128::from(self.next_id()));
         let refused = self.registry.enter(request, id);

@@ -34,12 +34,19 @@ impl World {
                 epoch,
                 sources,
                 count,
+                hold,
             } => {
                 let sources = sources.iter().take(count).map(|it| peer(*it));
                 self.request(Request {
                     at: Arc::new(snapshot(id, epoch)),
                     sources: sources.collect(),
+                    hold,
                 });
+            }
+            Step::Commit => {
+                if let Some(handle) = self.some_handle() {
+                    handle.session.commit();
+                }
             }
             Step::Repeat => {
                 let last = self.tasks.last().map(|it| it.request.clone());
@@ -104,21 +111,23 @@ impl World {
         self.epoch = self.epoch.max(request.at.epoch);
         match entered {
             Ok(Entered::Shared(session)) => self.wait_for(session),
-            Ok(Entered::Started(session, completer, stop)) => {
+            Ok(Entered::Started(session, completer, asked)) => {
                 let core = Receiver::new(
                     Arc::clone(&request.at),
                     id,
                     request.sources.len(),
                     self.plan.options.clone(),
                 );
+                let core = if request.hold { core.holding() } else { core };
                 self.wait_for(session);
                 self.tasks.push(Task {
                     at: Arc::clone(&request.at),
                     request,
                     core,
                     completer: Some(completer),
-                    stop,
+                    asked,
                     stop_said: false,
+                    commit_said: false,
                     queued: Some(self.now + self.plan.queue_within),
                     op: None,
                     connecting: None,
@@ -166,6 +175,7 @@ impl World {
             let request = Request {
                 at: Arc::new(snapshot(3, 50 + attempt)),
                 sources: [peer(0)].into(),
+                hold: false,
             };
             self.request(request);
             self.signal();

@@ -64,7 +64,10 @@ pub enum Step {
         epoch: u64,
         sources: [usize; SOURCES],
         count: usize,
+        hold: bool,
     },
+    /// Lets one of the handles switch.
+    Commit,
     /// Asks for what was asked for last.
     Repeat,
     /// Cancels one of the handles.
@@ -157,6 +160,7 @@ fn options(random: &mut Random) -> Options {
     options.first_frame_within = Duration::from_secs(3);
     options.idle = Duration::from_secs(4);
     options.load_within = Duration::from_secs(8);
+    options.hold_within = Duration::from_secs(15);
     options.commit_within = Duration::from_secs(20);
     options.repeat_every = Duration::from_millis(700);
     options.rate_min = 1;
@@ -197,7 +201,8 @@ fn steps(random: &mut Random) -> Vec<(Duration, Step)> {
         let step = match random.below(20) {
             0..7 => request(random),
             7..11 => Step::Repeat,
-            11..14 => Step::Cancel,
+            11..13 => Step::Cancel,
+            13 => Step::Commit,
             14..16 => Step::Drop,
             16 => Step::Crash,
             17 | 18 => Step::SourceCrash(random.index(SOURCES)),
@@ -215,5 +220,6 @@ fn request(random: &mut Random) -> Step {
         epoch: 1 + random.below(3),
         sources: [first, 1 - first],
         count: 1 + random.index(SOURCES),
+        hold: random.chance(1, 4),
     }
 }

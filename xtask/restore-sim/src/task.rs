@@ -2,20 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::{
+    net::{Channel, End},
+    world::{Event, World},
+};
 use kv_restore::{
-    ErrorKind, Failure, Phase, Request, Seal, SnapshotRef, Stop, Switch,
+    Asked, ErrorKind, Failure, Phase, Request, Seal, SnapshotRef, Stop, Switch,
     frame::{Body, Row},
     machine::{
         Now, Receiver,
         receiver::{Action, Event as Did, Installed},
     },
     registry::Completer,
-};
-use tokio::sync::watch;
-
-use crate::{
-    net::{Channel, End},
-    world::{Event, World},
 };
 
 /// What was under way, and what it comes to.
@@ -36,8 +34,9 @@ pub struct Task {
     pub request: Request,
     pub core: Receiver,
     pub completer: Option<Completer>,
-    pub stop: watch::Receiver<Option<Stop>>,
+    pub asked: Asked,
     pub stop_said: bool,
+    pub commit_said: bool,
     /// Until when it waits for its turn.
     pub queued: Option<Now>,
     pub op: Option<u64>,
@@ -109,7 +108,11 @@ impl World {
             let Some(task) = self.tasks.get_mut(n).filter(|it| !it.over && !it.stop_said) else {
                 continue;
             };
-            let Some(stop) = *task.stop.borrow() else {
+            let Some(stop) = *task.asked.stop.borrow() else {
+                let commit = *task.asked.commit.borrow() && task.queued.is_none();
+                if commit && !std::mem::replace(&mut task.commit_said, true) {
+                    self.task_on(n, Did::Commit);
+                }
                 continue;
             };
             task.stop_said = true;
@@ -279,6 +282,7 @@ impl World {
 
     fn commit(&mut self, n: usize, seal: Seal) {
         self.check_staging(n, "commit");
+        self.check_asked(n);
         let odds = self.odds();
         let wait = self.takes(n, 20_000);
         let happens = self.random.chance(1, 2);

@@ -2,7 +2,7 @@
 
 use std::{future::pending, ops::ControlFlow, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     Signals, Work, done,
@@ -53,6 +53,7 @@ pub(crate) struct Session<P> {
     core: Receiver,
     ports: Ports,
     signals: Signals,
+    commit: Option<watch::Receiver<bool>>,
     completer: Option<Completer>,
 }
 
@@ -62,6 +63,7 @@ impl<P: Send> Session<P> {
         ports: Ports,
         permits: P,
         signals: Signals,
+        commit: watch::Receiver<bool>,
         completer: Completer,
     ) -> Self {
         Self {
@@ -74,6 +76,7 @@ impl<P: Send> Session<P> {
             core,
             ports,
             signals,
+            commit: Some(commit),
             completer: Some(completer),
         }
     }
@@ -104,6 +107,7 @@ impl<P: Send> Session<P> {
             tokio::select! {
                 biased;
                 stop = self.signals.next() => return Event::Stop(stop),
+                () = asked(&mut self.commit) => return Event::Commit,
                 answer = done(&mut self.work) => return self.answered(answer),
                 () = deadline => return Event::Tick,
                 (attempt, channel) = done(&mut self.connecting) => {
@@ -264,6 +268,18 @@ impl<P: Send> Session<P> {
         };
         // Nobody waits for it any more, so that it is not worth a word.
         let _ = tokio::time::timeout(FLUSH_WITHIN, flushed).await;
+    }
+}
+
+/// Waits until the switch is asked for, once.
+async fn asked(commit: &mut Option<watch::Receiver<bool>>) {
+    let Some(waited) = commit else {
+        return pending().await;
+    };
+    let nobody = waited.wait_for(|asked| *asked).await.is_err();
+    *commit = None;
+    if nobody {
+        pending().await
     }
 }
 

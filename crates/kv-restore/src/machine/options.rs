@@ -22,6 +22,8 @@ pub struct Options {
     pub idle: Duration,
     /// Until one chunk is read or loaded.
     pub load_within: Duration,
+    /// Until who asked for a staged snapshot has decided about it.
+    pub hold_within: Duration,
     /// Until waiters are told that the switch hangs. It is waited for nevertheless.
     pub commit_within: Duration,
     /// How often a side says what the other may have missed.
@@ -46,6 +48,7 @@ impl Default for Options {
             first_frame_within: Duration::from_secs(10),
             idle: Duration::from_secs(30),
             load_within: Duration::from_secs(60),
+            hold_within: Duration::from_secs(300),
             commit_within: Duration::from_secs(300),
             repeat_every: Duration::from_secs(1),
             rate_min: 64 << 10,

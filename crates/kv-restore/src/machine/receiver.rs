@@ -32,6 +32,8 @@ pub enum Event {
     Charged,
     /// The rows of the last [`Action::Load`] are loaded.
     Loaded(Result<(), Failure>),
+    /// The switch is asked for: see [`Receiver::holding`].
+    Commit,
     /// The target was switched. Only an answer counts: until then nobody knows.
     Committed(Result<(), Failure>),
     /// Somebody wants it to end.
@@ -82,6 +84,8 @@ enum Stage {
     Fresh,
     Opening,
     Open,
+    // All is loaded, and the switch is not asked for.
+    Held,
     Committing,
     // Waiters were told that the commit hangs.
     Told,
@@ -104,6 +108,7 @@ pub struct Receiver {
     sources: u32,
     options: Options,
     stage: Stage,
+    hold: bool,
     link: Link,
     attempt: u32,
     intake: Intake,
@@ -133,6 +138,7 @@ impl Receiver {
             sources: u32::try_from(sources.max(1)).unwrap_or(u32::MAX),
             options,
             stage: Stage::Fresh,
+            hold: false,
             link: Link::Down,
             attempt: 0,
             queue: VecDeque::new(),
@@ -146,6 +152,13 @@ impl Receiver {
         }
     }
 
+    /// The same session, which switches nothing before [`Event::Commit`].
+    #[must_use]
+    pub fn holding(mut self) -> Self {
+        self.hold = true;
+        self
+    }
+
     /// How far it has come.
     #[must_use]
     pub fn phase(&self) -> Phase {
@@ -155,6 +168,7 @@ impl Receiver {
             Stage::Open if self.intake.is_complete() => Phase::Verifying,
             Stage::Open if self.link == Link::Streaming => Phase::Receiving,
             Stage::Open => Phase::Pulling,
+            Stage::Held => Phase::Staged,
             Stage::Committing | Stage::Told => Phase::Committing,
             Stage::Over => Phase::Ended,
         }
@@ -225,6 +239,7 @@ impl Receiver {
             Event::Broken(attempt, failure) => self.broken(now, attempt, failure, &mut out),
             Event::Charged => self.charged(now, &mut out),
             Event::Loaded(result) => self.loaded(now, result, &mut out),
+            Event::Commit => self.commit(now, &mut out),
             Event::Committed(result) => self.committed(now, result, &mut out),
             Event::Stop(stop) => self.stop(now, stop, &mut out),
             Event::Tick => self.tick(now, &mut out),
@@ -382,10 +397,25 @@ impl Receiver {
             self.loading = Some(*bytes);
             out.push(Action::Charge(*bytes));
         } else if self.intake.is_complete() {
-            self.stage = Stage::Committing;
-            self.local = Some(now + self.options.commit_within);
-            out.push(Action::Commit(Seal::of(&self.at, self.intake.totals())));
+            self.stage = Stage::Held;
+            self.local = Some(now + self.options.hold_within);
+            if !self.hold || Mutant::NotHeld.is_on() {
+                self.switch(now, out);
+            }
         }
+    }
+
+    fn commit(&mut self, now: Now, out: &mut Vec<Action>) {
+        self.hold = false;
+        if self.stage == Stage::Held {
+            self.switch(now, out);
+        }
+    }
+
+    fn switch(&mut self, now: Now, out: &mut Vec<Action>) {
+        self.stage = Stage::Committing;
+        self.local = Some(now + self.options.commit_within);
+        out.push(Action::Commit(Seal::of(&self.at, self.intake.totals())));
     }
 
     fn charged(&mut self, now: Now, out: &mut Vec<Action>) {

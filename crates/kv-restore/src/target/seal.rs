@@ -25,7 +25,7 @@ pub(super) fn encode(seal: &Seal) -> Bytes {
     bytes.freeze()
 }
 
-pub(super) fn decode(bytes: Bytes) -> Result<Seal, &'static str> {
+pub(crate) fn decode(bytes: Bytes) -> Result<Seal, &'static str> {
     let (content, sum) = bytes.split_last_chunk::<4>().ok_or("it is cut off")?;
     if crc32c::crc32c(content) != u32::from_be_bytes(*sum) {
         return Err("its checksum does not match");

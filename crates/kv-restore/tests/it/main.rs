@@ -17,4 +17,5 @@ mod seed;
 mod shape;
 mod sharing;
 mod source;
+mod stage;
 mod wire;
