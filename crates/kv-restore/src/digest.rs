@@ -26,6 +26,12 @@ impl Digest {
         self.add_to(seed(keyspace.name()), entry);
     }
 
+    /// The sum of the hashes.
+    #[must_use]
+    pub fn sum(&self) -> u128 {
+        self.sum
+    }
+
     /// How many rows were added.
     #[must_use]
     pub fn rows(&self) -> u64 {

@@ -229,11 +229,13 @@ impl Restorer {
             applied = at.applied,
         );
         let options = self.options.session.clone();
-        let core = Receiver::new(Arc::clone(&at), completer.session(), sources, options);
-        let core = match completer.request().hold {
-            true => core.holding(),
-            false => core,
-        };
+        let mut core = Receiver::new(Arc::clone(&at), completer.session(), sources, options);
+        if completer.request().hold {
+            core = core.holding();
+        }
+        if let Some(begun) = self.target.begun() {
+            core = core.resuming(begun.clone());
+        }
         let ports = Ports {
             target: self.target.clone(),
             transport: Arc::clone(&self.transport),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use pop_store::{Entry, Error, Keyspace, Scan, Staging, Store, WriteBatch};
 
-use crate::{ErrorKind, Failure, Seal, SnapshotRef, Switch, digest::above, fence, frame::Row};
+use crate::{
+    ErrorKind, Failure, Resume, Seal, SnapshotRef, Switch, digest::above, fence, frame::Row,
+};
 
 pub(crate) mod seal;
 
@@ -17,13 +19,18 @@ pub(crate) mod seal;
 pub struct Target {
     store: Arc<dyn Store>,
     seals: Option<Keyspace>,
+    begun: Option<Resume>,
 }
 
 impl Target {
     /// The store, without seals.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, seals: None }
+        Self {
+            store,
+            seals: None,
+            begun: None,
+        }
     }
 
     /// Keeps seals in this keyspace, which belongs to no space.
@@ -31,6 +38,19 @@ impl Target {
     pub fn with_seals(mut self, seals: Keyspace) -> Self {
         self.seals = Some(seals);
         self
+    }
+
+    /// The next staging of the store holds all rows up to here already, from a session that
+    /// another process did not bring to its end. A source with other rows there refuses, and
+    /// the session fails as [`Damage::Resume`](crate::Damage::Resume).
+    #[must_use]
+    pub fn resuming(mut self, begun: Resume) -> Self {
+        self.begun = Some(begun);
+        self
+    }
+
+    pub(crate) fn begun(&self) -> Option<&Resume> {
+        self.begun.as_ref()
     }
 
     /// What a space holds, as the store says and not as anybody remembers.

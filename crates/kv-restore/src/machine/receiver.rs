@@ -159,6 +159,13 @@ impl Receiver {
         self
     }
 
+    /// The same session, whose target holds all rows up to here already.
+    #[must_use]
+    pub fn resuming(mut self, begun: Resume) -> Self {
+        self.intake.begin_behind(begun);
+        self
+    }
+
     /// How far it has come.
     #[must_use]
     pub fn phase(&self) -> Phase {
@@ -562,7 +569,7 @@ impl Receiver {
         let body = match self.link {
             Link::Pulling => Body::Pull {
                 at: Box::new((*self.at).clone()),
-                resume: self.resume(),
+                resume: self.intake.resume(),
                 credit: self.intake.credit(),
                 chunk_bytes: self.options.chunk_bytes,
             },
@@ -576,11 +583,6 @@ impl Receiver {
             self.send(body, out);
         }
         self.repeat = Some(now + self.options.repeat_every);
-    }
-
-    fn resume(&self) -> Option<Resume> {
-        let resume = self.intake.resume()?;
-        (self.attempt > 0).then_some(resume)
     }
 
     fn send(&self, body: Body, out: &mut Vec<Action>) {

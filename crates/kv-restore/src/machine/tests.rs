@@ -7,8 +7,8 @@ use pop_store::Entry;
 
 use super::{Options, Receiver, Sender, Stop, receiver, sender};
 use crate::{
-    AbortCode, Damage, Digest, Epoch, ErrorKind, Failure, Phase, SessionId, SnapshotId,
-    SnapshotRef, StreamId, digest,
+    AbortCode, Damage, Digest, Epoch, ErrorKind, Failure, Phase, Position, Resume, SessionId,
+    SnapshotId, SnapshotRef, StreamId, digest,
     frame::{Body, Frame, Row, rows::RowsWriter},
 };
 

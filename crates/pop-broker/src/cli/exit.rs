@@ -13,9 +13,9 @@ Exit codes:
   1    refused or failed; the line on stderr says why
   2    a flag, an environment variable or the configuration file is wrong
   3    the store is not compiled into this program
-  4    the data folder is in use by another process
-  5    the data folder is of another store or format
-  6    the data folder can't be used: no permission, disk full, damaged
+  4    the data folder or backup is in use by another process
+  5    the data folder or backup is of another store or format
+  6    the data folder or backup can't be used: no permission, disk full, damaged
   7    an address can't be listened on
   8    no broker answers at the admin address
   9    the store failed while serving and could not be opened anew
@@ -73,6 +73,12 @@ impl Failure {
     /// An error with what caused it.
     pub(crate) fn because(exit: Exit, error: &dyn Error) -> Self {
         Self::new(exit, chain(error))
+    }
+
+    /// The same, with more to say.
+    pub(crate) fn with(mut self, more: &str) -> Self {
+        self.message.push_str(more);
+        self
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {

@@ -1,14 +1,20 @@
 //! The command line.
 
+mod backup;
 mod client;
 mod exit;
 mod group;
+mod migrate;
 mod offset;
+mod progress;
 mod quarantine;
+mod rate;
+mod restore;
 mod retention;
 mod serve;
 mod table;
 mod topic;
+mod transfer;
 
 use std::{
     io::{self, Write},
@@ -47,6 +53,9 @@ enum Command {
     Offset(offset::Offset),
     Quarantine(quarantine::Quarantine),
     Retention(retention::Retention),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
+    Migrate(migrate::Migrate),
 }
 
 /// Runs the command that was typed.
@@ -58,6 +67,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Offset(offset) => offset.run(),
         Command::Quarantine(quarantine) => quarantine.run(),
         Command::Retention(retention) => retention.run(),
+        Command::Backup(backup) => backup.run(),
+        Command::Restore(restore) => restore.run(),
+        Command::Migrate(migrate) => migrate.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -233,6 +233,6 @@ async fn create_missing(broker: &Broker, settings: &Settings) -> Result<(), Fail
 
 /// Randomness for secrets and identities.
 #[expect(clippy::disallowed_methods, reason = "this is the edge that draws")]
-fn draw(bytes: &mut [u8]) {
+pub(crate) fn draw(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the operating system has a source of randomness");
 }

@@ -10,7 +10,7 @@ use std::{
 use crate::stores::Backend;
 
 // What every store in a folder says of itself; see `pop_store::backend`.
-const MARKER: &str = "pop.store";
+pub(super) const MARKER: &str = "pop.store";
 
 /// A folder, and the store in it where it was named: `rocksdb:/var/lib/pop-broker`, or the
 /// path alone.
@@ -39,6 +39,17 @@ pub enum LocationError {
         folder: PathBuf,
         /// What its marker says.
         marker: String,
+    },
+    /// Something else has its name.
+    #[error("{} is no folder: name the folder that the store is in, or is to be made in", .0.display())]
+    NoFolder(PathBuf),
+    /// It holds other files.
+    #[error("folder {} holds other files ({entry:?}, for one): choose an empty one, or one that is not there", .folder.display())]
+    Taken {
+        /// The folder.
+        folder: PathBuf,
+        /// One of them.
+        entry: String,
     },
     /// Memory has no folder.
     #[error("the store memory keeps nothing in a folder: take fjall, rocksdb or sled")]
@@ -94,6 +105,7 @@ impl Location {
             (Some(_), Some(named)) => Ok(named),
             (Some(found), None) => Ok(found),
             (None, _) if self.folder.is_dir() => Err(LocationError::NoStore(self.folder.clone())),
+            (None, _) if self.folder.exists() => Err(LocationError::NoFolder(self.folder.clone())),
             (None, _) => Err(LocationError::Missing(self.folder.clone())),
         }
     }

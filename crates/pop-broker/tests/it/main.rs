@@ -13,6 +13,7 @@ mod audit;
 mod owned;
 mod world;
 
+mod backup;
 mod bounds;
 mod dead_letters;
 mod deletion;

@@ -49,6 +49,12 @@ impl Intake {
         }
     }
 
+    /// All rows up to here came before the session began.
+    pub(super) fn begin_behind(&mut self, begun: Resume) {
+        self.last = Some(begun.after);
+        self.totals = begun.totals;
+    }
+
     /// A stream begins while so many bytes of an earlier one are not yet loaded.
     pub(super) fn begin_stream(&mut self, pending: u64) {
         (self.next, self.received, self.loaded) = (0, 0, 0);

@@ -503,6 +503,33 @@ fn s24_a_broken_transfer_goes_on_behind_its_last_row_at_the_next_source() {
     assert!(matches!(&rig.ended, Some(Ok(it)) if it.seal.totals == script.totals));
 }
 
+// Mutants: the first question asks for everything; what was there before does not count.
+#[test]
+fn s24_a_target_that_was_begun_by_another_process_gets_what_lies_behind() {
+    let mut script = Script::new();
+    script.chunk(&[row(0, "a"), row(0, "b")]);
+    script.seq = 0;
+    let begun = Resume {
+        after: Position {
+            keyspace: 0,
+            key: "b".into(),
+        },
+        totals: script.totals,
+    };
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.core = Receiver::new(Arc::new(at()), SESSION, 1, Options::default()).resuming(begun);
+    rig.on(Event::Start);
+    rig.on(Event::Opened(Ok(None)));
+    rig.on(Event::Connected(0, Ok(())));
+    let asked = |it: &Body| matches!(it, Body::Pull { resume: Some(it), .. } if it.after.key == "b" && it.totals == script.totals);
+    assert!(rig.last().is_some_and(asked));
+    rig.hear(script.chunk(&[row(1, "a")]));
+    rig.hear(script.end());
+    rig.on(Event::Committed(Ok(())));
+    assert_eq!(rig.loaded.len(), 1);
+    assert!(matches!(&rig.ended, Some(Ok(it)) if it.seal.totals == script.totals));
+}
+
 // Mutant: the window begins anew, or counts what was loaded of the earlier stream twice.
 #[test]
 fn what_an_earlier_stream_left_to_load_counts_against_the_window_of_the_next() {

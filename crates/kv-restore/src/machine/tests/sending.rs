@@ -252,8 +252,8 @@ fn s72_other_rows_before_a_resumed_start_are_refused() {
     let mut before = Digest::default();
     before.add_to(0, &row(0, "a").entry);
     let mut request = request(1);
-    request.resume = Some(crate::Resume {
-        after: crate::Position {
+    request.resume = Some(Resume {
+        after: Position {
             keyspace: 0,
             key: "a".into(),
         },

@@ -1,0 +1,213 @@
+//! `backup`: the content of a store, in one file.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use kv_restore::{Damage, ErrorKind, Target};
+use pop_broker::transfer::{
+    Location, Manifest, Source, copy,
+    file::{BackupError, BackupFile, Begun, Draft, PARTIAL},
+    moment, place,
+};
+
+use super::{
+    Exit, Failure, complain,
+    exit::EXIT_CODES,
+    progress::{Meter, amount},
+    rate::Rate,
+    say,
+    transfer::{block_on, close, not_moved, now, open_source, options},
+};
+
+/// Copies the content of a broker into one file.
+///
+/// The file has everything: messages, topics and groups, offsets, what is out or to be
+/// delivered again, dead letters, quarantine. It is the content of one moment. It is read
+/// again and compared when it is written, and gets its name only then; beside it comes a
+/// manifest, NAME.toml, that says what is in it.
+///
+/// What was cut is no loss: the same command goes on behind the last whole block, as long as
+/// no broker was on the folder in between.
+#[derive(Args, Debug)]
+#[command(after_long_help = after_help())]
+pub(super) struct Backup {
+    /// The folder of the store, or STORE:FOLDER
+    ///
+    /// No broker may be running on it.
+    #[arg(long, value_name = "FOLDER")]
+    from: String,
+
+    /// The file that is to be made, or a folder for it
+    ///
+    /// In a folder it is called after the moment of the backup.
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+
+    /// The most bytes a second, such as 20M; as fast as it goes if absent
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+}
+
+impl Backup {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        block_on(self.make())
+    }
+
+    async fn make(self) -> Result<(), Failure> {
+        let from = self.source()?;
+        if place::is_inside(&self.to, &from.folder) {
+            let problem = format!(
+                "--to {} lies in the folder that is backed up: choose a place outside of {}, best on another disk",
+                self.to.display(),
+                from.folder.display()
+            );
+            return Err(Failure::new(Exit::Usage, problem));
+        }
+        let (_, store) = open_source(&from).await?;
+        let source = Source::of_store(&store, now(), None).await?;
+        let to = self.file(&source)?;
+        let file = match already(&to, &source)? {
+            Some(file) => file,
+            None => self.write(&source, &to).await?,
+        };
+        drop(source);
+        close(store.as_ref()).await?;
+        tell(&from, &file);
+        Ok(())
+    }
+
+    /// The folder to read, or what was meant instead.
+    fn source(&self) -> Result<Location, Failure> {
+        let from: Location = match self.from.parse() {
+            Ok(from) => from,
+            Err(never) => match never {},
+        };
+        if BackupFile::open(&from.folder).is_ok() {
+            let problem = format!(
+                "--from {from} is a backup, and not the folder of a store: to bring it back, say `pop-broker restore --from {from} --to FOLDER`"
+            );
+            return Err(Failure::new(Exit::Usage, problem));
+        }
+        Ok(from)
+    }
+
+    /// The name of the file. In a folder the draft of the same snapshot is gone on with.
+    fn file(&self, source: &Source) -> Result<PathBuf, Failure> {
+        if !self.to.is_dir() {
+            return Ok(self.to.clone());
+        }
+        let unreadable = |source| BackupError::Io {
+            path: self.to.clone(),
+            doing: "read",
+            source,
+        };
+        for entry in std::fs::read_dir(&self.to).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            let Some(to) = path.to_str().and_then(|it| it.strip_suffix(PARTIAL)) else {
+                continue;
+            };
+            let draft = Draft::snapshot_of(Path::new(to));
+            if draft.is_some_and(|it| it.id == source.at().id) {
+                return Ok(to.into());
+            }
+        }
+        let taken: String = moment(now())
+            .chars()
+            .take_while(|it| *it != '.' && *it != 'Z')
+            .filter(char::is_ascii_alphanumeric)
+            .collect();
+        Ok(self.to.join(format!("pop-broker-{taken}Z.backup")))
+    }
+
+    async fn write(&self, source: &Source, to: &Path) -> Result<BackupFile, Failure> {
+        let keyspaces = pop_store::table::KEYSPACES;
+        let (draft, begun) = Draft::open(to, source.at(), &keyspaces)?;
+        match &begun {
+            Begun::Anew => {}
+            Begun::Instead => complain(
+                "an earlier backup was cut, and the store has changed since: beginning anew",
+            ),
+            Begun::Behind(resume) => complain(&format!(
+                "an earlier backup was cut: going on behind its first {}",
+                amount(resume.totals.rows(), resume.totals.bytes())
+            )),
+            Begun::Whole => complain("an earlier backup was cut when all was written"),
+        }
+        let mut target = Target::new(std::sync::Arc::new(draft.clone()));
+        if let Begun::Behind(resume) = &begun {
+            target = target.resuming(resume.clone());
+        }
+        if begun != Begun::Whole {
+            self.copy(source, target, &draft).await?;
+        }
+        let mut meter = Meter::new("reading the backup again", None);
+        Ok(draft.finish(|seen| meter.at(seen.rows, seen.bytes))?)
+    }
+
+    async fn copy(&self, source: &Source, target: Target, draft: &Draft) -> Result<(), Failure> {
+        let options = options(self.rate);
+        let mut meter = Meter::new("backup", None);
+        let copied = copy(source, target, &options, |it| meter.at(it.rows, it.bytes)).await;
+        let copied = match copied {
+            Err(error) if error.kind() == ErrorKind::Corrupt(Damage::Resume) => {
+                complain("the source has other rows than the backup that was cut: beginning anew");
+                draft.restart()?;
+                let target = Target::new(std::sync::Arc::new(draft.clone()));
+                copy(source, target, &options, |it| meter.at(it.rows, it.bytes)).await
+            }
+            copied => copied,
+        };
+        drop(meter);
+        copied.map(|_| ()).map_err(|error| {
+            not_moved("backup", &error).with(&format!(
+                "; what is written stays in {}{PARTIAL}, and the same command goes on with it",
+                self.to.display()
+            ))
+        })
+    }
+}
+
+/// A backup of the same content that has the name: what a command left that was killed when
+/// it was done.
+fn already(to: &Path, source: &Source) -> Result<Option<BackupFile>, Failure> {
+    if !to.exists() {
+        return Ok(None);
+    }
+    let found = BackupFile::open(to).ok();
+    let Some(file) = found.filter(|it| it.at().id == source.at().id) else {
+        return Err(BackupError::Exists(to.to_owned()).into());
+    };
+    complain("the backup of this content is there already: reading it again");
+    let mut meter = Meter::new("reading the backup again", None);
+    file.verify(|seen| meter.at(seen.rows, seen.bytes))?;
+    drop(meter);
+    Ok(Some(file))
+}
+
+fn tell(from: &Location, file: &BackupFile) {
+    let manifest = Manifest::of(file);
+    say(&format!(
+        "backed up {from}: {}, as of {}\nfile      {}\nmanifest  {}.toml\ndigest    {}",
+        amount(manifest.rows, manifest.bytes),
+        manifest.taken_at,
+        file.path().display(),
+        file.path().display(),
+        manifest.digest
+    ));
+}
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{EXIT_CODES}")
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pop-broker backup --from /var/lib/pop-broker --to /backups/
+      Makes /backups/pop-broker-20261130T034500Z.backup and its manifest.
+  pop-broker backup --from rocksdb:/var/lib/pop-broker --to /backups/monday.backup --rate 20M
+      Leaves the disk to others.
+
+The folder itself says which store it holds; STORE: in front of it insists on one.
+
+A backup has the bodies of all messages in plain text, and is readable for its owner alone:
+keep it where the messages may be kept. Check a backup with `pop-broker restore --check`.";

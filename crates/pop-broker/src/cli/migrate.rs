@@ -1,0 +1,119 @@
+//! `migrate`: the content of a folder in another store.
+
+use clap::Args;
+use pop_broker::{
+    stores::Backend,
+    transfer::{Location, Source, installed, place},
+};
+
+use super::{
+    Exit, Failure,
+    exit::EXIT_CODES,
+    progress::amount,
+    rate::Rate,
+    say,
+    transfer::{Destination, block_on, close, failed, now, open_source},
+};
+
+/// Copies the content of a folder into a folder of another store.
+///
+/// Any store into any other, or into one of the same kind. No broker may be running on
+/// either. The new content takes its place at one moment, when all of it is there and was
+/// compared; what was cut is begun again by the same command.
+///
+/// What comes out is a copy: a broker on it delivers again what was out, once its time is
+/// over, and refuses the receipt handles of the old one. The old folder stays as it is. Don't
+/// serve both to the same consumers: each would deliver every message.
+#[derive(Args, Debug)]
+#[command(after_long_help = after_help())]
+pub(super) struct Migrate {
+    /// The folder to copy from, or STORE:FOLDER
+    #[arg(long, value_name = "FOLDER")]
+    from: String,
+
+    /// The folder to copy to, as STORE:FOLDER; made if it is not there
+    #[arg(long, value_name = "STORE:FOLDER")]
+    to: String,
+
+    /// Puts the copy in the place of the data that the folder has
+    #[arg(long)]
+    replace: bool,
+
+    /// The most bytes a second, such as 20M; as fast as it goes if absent
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+}
+
+impl Migrate {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        block_on(self.copy())
+    }
+
+    async fn copy(self) -> Result<(), Failure> {
+        let (from, to) = self.places()?;
+        // The source first: where there is none, no folder is made.
+        let (_, store) = open_source(&from).await?;
+        let folder = Destination::open(&to, Backend::Fjall).await?;
+        let wanted = match folder.may_have_it(self.replace) {
+            true => Some(place::totals(store.as_ref()).await.map_err(failed)?),
+            false => None,
+        };
+        let digest = match wanted {
+            Some(wanted) if folder.is_filled(&to, &wanted, self.replace).await? => wanted,
+            _ => {
+                let over = installed(&folder.store).await.map_err(failed)?;
+                let source = Source::of_store(&store, now(), over.as_ref()).await?;
+                let filled = folder.fill(&source, self.rate, "migration", None).await?;
+                filled.seal.totals
+            }
+        };
+        close(store.as_ref()).await?;
+        close(folder.store.as_ref()).await?;
+        say(&format!(
+            "copied {from} to {}:{}: {}\nserve it  pop-broker serve --store {} --data {}\nThis is a copy: it honours no receipt handle of the old folder, which stays as it is. Serve one of the two.",
+            folder.backend,
+            to.folder.display(),
+            amount(digest.rows(), digest.bytes()),
+            folder.backend,
+            to.folder.display(),
+        ));
+        Ok(())
+    }
+
+    fn places(&self) -> Result<(Location, Location), Failure> {
+        let parse = |text: &str| match text.parse::<Location>() {
+            Ok(location) => location,
+            Err(never) => match never {},
+        };
+        let (from, to) = (parse(&self.from), parse(&self.to));
+        let problem = if from.folder.is_file() {
+            format!(
+                "--from {from} is a file, and not the folder of a store: to bring a backup back, say `pop-broker restore --from {from} --to {to}`"
+            )
+        } else if place::is_inside(&to.folder, &from.folder)
+            && place::is_inside(&from.folder, &to.folder)
+        {
+            format!("{from} and {to} are the same folder: choose another one to copy to")
+        } else if place::is_inside(&to.folder, &from.folder)
+            || place::is_inside(&from.folder, &to.folder)
+        {
+            format!("{from} and {to} lie in each other: choose a folder outside of both")
+        } else if to.existing().is_err() && to.store.is_none() {
+            format!(
+                "--to {to} says no store, and there is none in that folder: say which, such as --to rocksdb:{to}"
+            )
+        } else {
+            return Ok((from, to));
+        };
+        Err(Failure::new(Exit::Usage, problem))
+    }
+}
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{EXIT_CODES}")
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pop-broker migrate --from /var/lib/pop-broker --to rocksdb:/var/lib/pop-broker-rocksdb
+      Then serve the new folder, and delete the old one when all is well.";

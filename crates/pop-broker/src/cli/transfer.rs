@@ -1,0 +1,204 @@
+//! What `backup`, `restore` and `migrate` share: folders that are opened for a while, and
+//! errors that say what to do.
+
+use std::{error::Error as _, path::Path, sync::Arc};
+
+use kv_restore::{ErrorKind, Installed, RestoreError, Target};
+use pop_broker::{
+    BrokerError,
+    space::SEALS,
+    stores::Backend,
+    transfer::{
+        CopyOptions, Location, LocationError, Source, SourceError, copy,
+        file::BackupError,
+        place::{self, check_folder},
+    },
+};
+use pop_model::{Clock, SystemClock};
+use pop_store::Store;
+use tokio::runtime::Builder;
+
+use super::{
+    Exit, Failure, complain,
+    progress::{Meter, amount},
+    rate::Rate,
+};
+use crate::server::draw;
+
+/// Runs a command that waits for disks.
+pub(super) fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::because(Exit::Failed, &error))?;
+    runtime.block_on(work)
+}
+
+/// The moment that a snapshot is taken.
+pub(super) fn now() -> i64 {
+    SystemClock::resume(None).wall().as_unix_millis()
+}
+
+/// How rows are moved.
+pub(super) fn options(rate: Option<Rate>) -> CopyOptions {
+    let chance = || {
+        let mut bytes = [0; 8];
+        draw(&mut bytes);
+        u64::from_be_bytes(bytes)
+    };
+    CopyOptions::new(Arc::new(chance)).with_rate(rate.unwrap_or_default().0)
+}
+
+/// Opens a store that nobody else has open.
+pub(super) async fn open(store: Backend, folder: &Path) -> Result<Arc<dyn Store>, Failure> {
+    let opened = store.opener(folder)?.open().await;
+    opened.map_err(|error| BrokerError::from(error).into())
+}
+
+/// Opens the store to copy from, which must be there.
+pub(super) async fn open_source(from: &Location) -> Result<(Backend, Arc<dyn Store>), Failure> {
+    let store = from.existing()?;
+    Ok((store, open(store, &from.folder).await?))
+}
+
+/// A store that is to get another content.
+pub(super) struct Destination {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) backend: Backend,
+    has_data: bool,
+}
+
+impl Destination {
+    /// Opens the folder, or makes it.
+    pub(super) async fn open(to: &Location, usual: Backend) -> Result<Self, Failure> {
+        let backend = to.wanted(usual)?;
+        check_folder(&to.folder)?;
+        let store = open(backend, &to.folder).await?;
+        let has_data = !place::is_empty(store.as_ref()).await.map_err(failed)?;
+        Ok(Self {
+            store,
+            backend,
+            has_data,
+        })
+    }
+
+    /// Whether it has data that are not to be replaced, and that may be what is wanted.
+    pub(super) fn may_have_it(&self, replace: bool) -> bool {
+        self.has_data && !replace
+    }
+
+    /// Whether it has the content of `source` already, as after a command that was killed
+    /// when it was done. Data that it has otherwise is not touched unless told.
+    pub(super) async fn is_filled(
+        &self,
+        to: &Location,
+        wanted: &kv_restore::Digest,
+        replace: bool,
+    ) -> Result<bool, Failure> {
+        if !self.may_have_it(replace) {
+            return Ok(false);
+        }
+        let found = place::totals(self.store.as_ref()).await.map_err(failed)?;
+        if found == *wanted {
+            complain("the folder has this content already");
+            return Ok(true);
+        }
+        Err(Failure::new(
+            Exit::Failed,
+            format!(
+                "folder {} has data already ({}); nothing was changed: choose another folder, or add --replace to put the other content in its place",
+                to.folder.display(),
+                amount(found.rows(), found.bytes())
+            ),
+        ))
+    }
+
+    /// Puts the content of `source` in the place of whatever it has.
+    pub(super) async fn fill(
+        &self,
+        source: &Source,
+        rate: Option<Rate>,
+        what: &'static str,
+        total: Option<u64>,
+    ) -> Result<Installed, Failure> {
+        let target = Target::new(Arc::clone(&self.store)).with_seals(SEALS);
+        let mut meter = Meter::new(what, total);
+        let filled = copy(source, target, &options(rate), |it| {
+            meter.at(it.rows, it.bytes)
+        })
+        .await;
+        drop(meter);
+        filled.map_err(|error| not_moved(what, &error))
+    }
+}
+
+/// Ends the use of a store.
+pub(super) async fn close(store: &dyn Store) -> Result<(), Failure> {
+    store.close().await.map_err(failed)
+}
+
+/// A session that failed, as an operator sees it: who speaks with whom is nobody's concern.
+pub(super) fn not_moved(what: &str, error: &RestoreError) -> Failure {
+    let mut text = format!("{what} failed: {}", error.kind());
+    if !error.detail().is_empty() {
+        text.push_str(&format!(": {}", error.detail()));
+    }
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(&format!(": {next}"));
+        }
+        cause = error.source();
+    }
+    let exit = match error.kind() {
+        ErrorKind::Begin
+        | ErrorKind::Staging
+        | ErrorKind::Commit(_)
+        | ErrorKind::Corrupt(_)
+        | ErrorKind::PeerAborted(_) => Exit::FolderUnusable,
+        _ => Exit::Failed,
+    };
+    match error.kind() {
+        ErrorKind::Commit(kv_restore::Switch::InDoubt) | ErrorKind::Stalled => {}
+        _ => text.push_str("; what was there before is unchanged"),
+    }
+    Failure::new(exit, text)
+}
+
+pub(super) fn failed(error: pop_store::Error) -> Failure {
+    BrokerError::from(error).into()
+}
+
+impl From<LocationError> for Failure {
+    fn from(error: LocationError) -> Self {
+        let exit = match &error {
+            LocationError::Unknown { .. } => Exit::FolderForeign,
+            LocationError::Unreadable { .. } => Exit::FolderUnusable,
+            _ => Exit::Usage,
+        };
+        Self::because(exit, &error)
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Store(error) => failed(error),
+            other => Self::because(Exit::Failed, &other),
+        }
+    }
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        let exit = match &error {
+            BackupError::NotABackup(_) => Exit::Usage,
+            BackupError::Version { .. } | BackupError::Foreign { .. } => Exit::FolderForeign,
+            BackupError::InUse(_) => Exit::FolderInUse,
+            BackupError::Cut { .. } | BackupError::Damaged { .. } | BackupError::Io { .. } => {
+                Exit::FolderUnusable
+            }
+            _ => Exit::Failed,
+        };
+        Self::because(exit, &error)
+    }
+}

@@ -1,0 +1,351 @@
+//! A backup that is written: under a name of its own until it is whole.
+//!
+//! Whoever writes is killed at any moment. What is whole of the draft is found by its
+//! checksums, and the next one goes on behind it, if the source still has that snapshot.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use bytes::{BufMut, Bytes, BytesMut};
+use kv_restore::{Position, Resume, SnapshotRef};
+use parking_lot::Mutex;
+use pop_store::{
+    Capabilities, Durability, Entry, Error, ErrorKind, Keyspace, Result, Scan, Snapshot, Staging,
+    Store, WriteBatch,
+};
+
+use super::{
+    super::manifest::{Manifest, sync_folder_of},
+    BackupError, BackupFile,
+    bytes::Records,
+    reader::{Tally, Totals},
+    record,
+    snapshot::{NAME, unsupported},
+};
+
+/// What the name of a draft ends with.
+pub const PARTIAL: &str = ".partial";
+
+/// Where a draft begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// At the first row.
+    Anew,
+    /// At the first row, in the place of a draft of another snapshot.
+    Instead,
+    /// Behind the last row of one that was cut.
+    Behind(Resume),
+    /// At its end: nothing is missing in it.
+    Whole,
+}
+
+/// A backup that is being written. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Draft(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    to: PathBuf,
+    partial: PathBuf,
+    at: SnapshotRef,
+    keyspaces: Vec<Keyspace>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: File,
+    tally: Tally,
+    block: BytesMut,
+    place: u16,
+}
+
+/// The name of the draft of a backup.
+fn partial(to: &Path) -> PathBuf {
+    let mut name = to.as_os_str().to_owned();
+    name.push(PARTIAL);
+    name.into()
+}
+
+impl Draft {
+    /// Which snapshot the draft of `to` is of, if there is one that says so.
+    #[must_use]
+    pub fn snapshot_of(to: &Path) -> Option<SnapshotRef> {
+        let records = Records::open(&partial(to)).ok()?;
+        Some(records.begin().ok()?.0)
+    }
+
+    /// Begins a backup of a snapshot of these keyspaces that will be called `to`, or goes on
+    /// with its draft.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be written, or another process writes it.
+    pub fn open(
+        to: &Path,
+        at: &SnapshotRef,
+        keyspaces: &[Keyspace],
+    ) -> Result<(Self, Begun), BackupError> {
+        let path = partial(to);
+        let mut file = claim(&path)?;
+        let failed = || BackupError::io(&path, "written");
+        let was_empty = file.metadata().map_err(failed())?.len() == 0;
+        let again = file.try_clone().map_err(failed())?;
+        let (tally, begun) = match Found::look(&path, again, at) {
+            Some(found) => {
+                file.set_len(found.whole_to).map_err(failed())?;
+                file.seek(SeekFrom::Start(found.whole_to))
+                    .map_err(failed())?;
+                let begun = found.begun();
+                (found.tally, begun)
+            }
+            None => {
+                write_begin(&mut file, at).map_err(failed())?;
+                let begun = if was_empty {
+                    Begun::Anew
+                } else {
+                    Begun::Instead
+                };
+                (Tally::new(keyspaces), begun)
+            }
+        };
+        let inner = Inner {
+            to: to.to_owned(),
+            partial: path,
+            at: at.clone(),
+            keyspaces: keyspaces.to_vec(),
+            state: Mutex::new(State {
+                file,
+                tally,
+                block: BytesMut::new(),
+                place: 0,
+            }),
+        };
+        Ok((Self(Arc::new(inner)), begun))
+    }
+
+    /// Drops what was written: the source has other rows there.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be written.
+    pub fn restart(&self) -> Result<(), BackupError> {
+        let mut state = self.0.state.lock();
+        let written = write_begin(&mut state.file, &self.0.at);
+        written.map_err(BackupError::io(&self.0.partial, "written"))?;
+        state.tally = Tally::new(&self.0.keyspaces);
+        state.block.clear();
+        Ok(())
+    }
+
+    /// Reads all of it again, and gives it its name and a manifest beside it.
+    ///
+    /// # Errors
+    ///
+    /// If what is read is not what was written, or something has that name.
+    pub fn finish(self, seen: impl FnMut(Totals)) -> Result<BackupFile, BackupError> {
+        let Inner { to, partial, .. } = &*self.0;
+        let file = BackupFile::open(partial)?;
+        file.verify(seen)?;
+        if to.exists() {
+            return Err(BackupError::Exists(to.clone()));
+        }
+        // First, so that a backup that has its name has its manifest.
+        Manifest::of(&file).write(to)?;
+        let failed = || BackupError::io(to, "named");
+        fs::rename(partial, to).map_err(failed())?;
+        sync_folder_of(to).map_err(failed())?;
+        BackupFile::open(to)
+    }
+}
+
+/// Opens a draft for this process alone.
+fn claim(path: &Path) -> Result<File, BackupError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    // It has the bodies of all messages, and the keys of handles.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let failed = || BackupError::io(path, "written");
+    let file = options.open(path).map_err(failed())?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(BackupError::InUse(path.to_owned())),
+        Err(TryLockError::Error(error)) => Err(failed()(error)),
+    }
+}
+
+fn write_begin(file: &mut File, at: &SnapshotRef) -> io::Result<()> {
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(&record::MAGIC)?;
+    file.write_all(&[record::VERSION])?;
+    file.write_all(&record::seal(record::BEGIN, &at.to_bytes()))
+}
+
+/// What is whole of a draft of the same snapshot.
+struct Found {
+    whole_to: u64,
+    tally: Tally,
+    is_whole: bool,
+}
+
+impl Found {
+    fn look(path: &Path, file: File, at: &SnapshotRef) -> Option<Self> {
+        let records = Records::of(path, file).ok()?;
+        let (found, keyspaces, begin) = records.begin().ok()?;
+        // The moment may differ: it is that of the draft, the content is the same.
+        let same = found.id == at.id && found.keyspaces == at.keyspaces;
+        let mut whole = Self {
+            whole_to: begin,
+            tally: Tally::new(&keyspaces),
+            is_whole: false,
+        };
+        while same && !whole.is_whole && whole.take(&records).is_some() {}
+        same.then_some(whole)
+    }
+
+    /// Takes the next record, if it is whole.
+    fn take(&mut self, records: &Records) -> Option<()> {
+        let front = records.front(self.whole_to).ok()?;
+        let payload = records.payload(self.whole_to, front).ok()?;
+        match front.kind {
+            record::ROWS => {
+                let (keyspace, rows) = record::rows(payload)?;
+                self.tally.add(keyspace, &rows).then_some(())?;
+            }
+            record::END if payload == self.tally.end().encode() => self.is_whole = true,
+            _ => return None,
+        }
+        self.whole_to = front.next;
+        Some(())
+    }
+
+    fn begun(&self) -> Begun {
+        match &self.tally.last {
+            _ if self.is_whole => Begun::Whole,
+            None => Begun::Anew,
+            Some((keyspace, key)) => Begun::Behind(Resume {
+                after: Position {
+                    keyspace: *keyspace,
+                    key: key.clone(),
+                },
+                totals: self.tally.digest,
+            }),
+        }
+    }
+}
+
+impl State {
+    fn load(&mut self, place: u16, rows: &[Entry]) -> Result<()> {
+        if place != self.place {
+            self.flush()?;
+            self.place = place;
+        }
+        if !self.tally.add(place, rows) {
+            let error = Error::new(ErrorKind::Invalid, NAME, "load");
+            return Err(error.with_detail("a row came out of order"));
+        }
+        for row in rows {
+            if self.block.is_empty() {
+                self.block.put_u16(place);
+            }
+            record::put_row(&mut self.block, row);
+            if self.block.len() >= record::BLOCK_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the rows that wait, as one block.
+    fn flush(&mut self) -> Result<()> {
+        let block = self.block.split();
+        match block.is_empty() {
+            true => Ok(()),
+            false => self.write(record::ROWS, &block),
+        }
+    }
+
+    fn write(&mut self, kind: u8, payload: &[u8]) -> Result<()> {
+        let written = self.file.write_all(&record::seal(kind, payload));
+        written.map_err(unwritten)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.flush()?;
+        self.write(record::END, &self.tally.end().encode())?;
+        self.file.sync_all().map_err(unwritten)
+    }
+}
+
+fn unwritten(error: io::Error) -> Error {
+    let detail = "the backup can't be written";
+    Error::new(ErrorKind::Unavailable, NAME, "load")
+        .with_detail(detail)
+        .with_source(error)
+}
+
+/// The draft as a target: rows come in order, and nothing else is done with it.
+#[async_trait]
+impl Store for Draft {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::core().with_replace()
+    }
+
+    fn keyspaces(&self) -> &[Keyspace] {
+        &self.0.keyspaces
+    }
+
+    async fn write(&self, _: WriteBatch, _: Durability) -> Result<()> {
+        Err(unsupported("write"))
+    }
+
+    async fn get(&self, _: Keyspace, _: &[u8]) -> Result<Option<Bytes>> {
+        Err(unsupported("get"))
+    }
+
+    async fn scan(&self, _: Keyspace, _: Scan) -> Result<Vec<Entry>> {
+        Err(unsupported("scan"))
+    }
+
+    async fn snapshot(&self) -> Result<Arc<dyn Snapshot>> {
+        Err(unsupported("snapshot"))
+    }
+
+    async fn begin_replace(&self, _: &[Keyspace]) -> Result<Box<dyn Staging>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Staging for Draft {
+    // Files are written where the session runs: it has nothing else to do.
+    async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
+        let place = self.0.keyspaces.iter().position(|it| *it == keyspace);
+        let place = place.and_then(|it| u16::try_from(it).ok());
+        let place = place.ok_or_else(|| Error::new(ErrorKind::Invalid, NAME, "load"))?;
+        self.0.state.lock().load(place, &entries)
+    }
+
+    async fn publish(self: Box<Self>) -> Result<()> {
+        self.0.state.lock().end()
+    }
+
+    async fn abort(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}

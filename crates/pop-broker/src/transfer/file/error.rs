@@ -1,0 +1,77 @@
+//! What can be wrong with a backup, and what to do about it.
+
+use std::{io, path::PathBuf};
+
+/// A backup that can't be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// It is something else.
+    #[error("{} is no backup of a broker", .0.display())]
+    NotABackup(PathBuf),
+    /// It was written by another version.
+    #[error("{} has version {found} of the backup format, this program reads version {}: use the program that wrote it", .path.display(), super::record::VERSION)]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u8,
+    },
+    /// It is of another kind of store, or of a later version's keyspaces.
+    #[error("{} does not hold what this program keeps: {what}", .path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is different.
+        what: String,
+    },
+    /// It ends before its end.
+    #[error("{} is not whole: it breaks off at byte {at}; take another copy of it", .path.display())]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// Where what is whole ends.
+        at: u64,
+    },
+    /// It is not what was written.
+    #[error("{} is damaged at byte {at}: {what}; take another copy of it", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the damage begins.
+        at: u64,
+        /// What was found.
+        what: &'static str,
+    },
+    /// Something else has its name.
+    #[error("{} is there already: choose another name, or move it away", .0.display())]
+    Exists(PathBuf),
+    /// Another process writes it.
+    #[error("{} is being written by another process", .0.display())]
+    InUse(PathBuf),
+    /// The system refused.
+    #[error("{} can't be {doing}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl BackupError {
+    /// What turns an error of the system into one of this file.
+    pub(super) fn io(
+        path: &std::path::Path,
+        doing: &'static str,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            path,
+            doing,
+            source,
+        }
+    }
+}

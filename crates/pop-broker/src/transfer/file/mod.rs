@@ -1,0 +1,15 @@
+//! A backup: one file with the content of a broker.
+//!
+//! It is written under the name of a [`Draft`] and gets its own name once it is whole, synced
+//! and read again. `docs/FORMAT.md` has its bytes.
+
+mod bytes;
+mod draft;
+mod error;
+mod reader;
+mod record;
+mod snapshot;
+
+pub use draft::{Begun, Draft, PARTIAL};
+pub use error::BackupError;
+pub use reader::{BackupFile, Totals};

@@ -1,0 +1,143 @@
+//! What a person reads about a backup: `NAME.toml`, beside it.
+//!
+//! It says what the backup says of itself. A restore reads the backup alone.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use super::file::{BackupError, BackupFile};
+
+const HEADER: &str = "\
+# A backup of a broker, in the file of this name without `.toml`. Bring it back with
+#   pop-broker restore --from FILE --to FOLDER
+";
+
+/// What a backup is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Manifest {
+    /// The version of the backup format.
+    pub format: u8,
+    /// The version of the program that took the snapshot.
+    pub program: String,
+    /// The store that it was taken from.
+    pub store: String,
+    /// The moment of which it is the content.
+    pub taken_at: String,
+    /// The id of the snapshot, in hexadecimal.
+    pub snapshot: String,
+    /// The sum of the hashes of its rows, in hexadecimal.
+    pub digest: String,
+    /// How many rows it has.
+    pub rows: u64,
+    /// How many bytes of keys and values.
+    pub bytes: u64,
+    /// How many bytes the file has.
+    pub file_bytes: u64,
+    /// The same of each keyspace.
+    pub keyspaces: Vec<KeyspaceManifest>,
+}
+
+/// What a keyspace of a backup has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeyspaceManifest {
+    /// Its name.
+    pub name: &'static str,
+    /// How many rows it has.
+    pub rows: u64,
+    /// How many bytes of keys and values.
+    pub bytes: u64,
+}
+
+impl Manifest {
+    /// What a backup says of itself.
+    #[must_use]
+    pub fn of(file: &BackupFile) -> Self {
+        let (digest, all) = file.digest();
+        let keyspaces = file.keyspaces().map(|(keyspace, totals)| KeyspaceManifest {
+            name: keyspace.name(),
+            rows: totals.rows,
+            bytes: totals.bytes,
+        });
+        Self {
+            format: 1,
+            program: file.meta().program.clone(),
+            store: file.meta().store.clone(),
+            taken_at: moment(file.meta().taken_at_unix_ms),
+            snapshot: file.at().id.to_string(),
+            digest: format!("{digest:032x}"),
+            rows: all.rows,
+            bytes: all.bytes,
+            file_bytes: file.file_bytes(),
+            keyspaces: keyspaces.collect(),
+        }
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn text(&self) -> String {
+        // Names and numbers alone: nothing in it can fail to be written.
+        let fields = toml::to_string(self).unwrap_or_default();
+        format!("{HEADER}\n{fields}")
+    }
+
+    /// Writes it beside the backup `of`, whole or not at all.
+    pub(super) fn write(&self, of: &Path) -> Result<(), BackupError> {
+        let named = |ending: &str| {
+            let mut name = of.as_os_str().to_owned();
+            name.push(ending);
+            PathBuf::from(name)
+        };
+        let (path, new) = (named(".toml"), named(".toml.partial"));
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(self.text().as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(|source| BackupError::Io {
+            path: path.clone(),
+            doing: "written",
+            source,
+        })
+    }
+}
+
+/// A moment of wall time as a person reads it.
+#[must_use]
+pub fn moment(unix_ms: i64) -> String {
+    let nanos = i128::from(unix_ms) * 1_000_000;
+    let moment = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
+    let text = moment.and_then(|it| it.format(&Rfc3339).ok());
+    text.unwrap_or_else(|| format!("{unix_ms} ms after 1970"))
+}
+
+/// Makes the name of a file durable.
+pub(super) fn sync_folder_of(file: &Path) -> io::Result<()> {
+    // Windows can't open a folder as a file; there names are durable with the file.
+    #[cfg(unix)]
+    {
+        let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    #[cfg(not(unix))]
+    let _ = file;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_as_people_write_it() {
+        assert_eq!(moment(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
+        assert_eq!(moment(i64::MAX), format!("{} ms after 1970", i64::MAX));
+    }
+}
