@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Capabilities, Durability, Entry, Error, ErrorKind, Keyspace, Result, Scan, Snapshot, Staging,
-    Store, WriteBatch,
+    Capabilities, Durability, Entry, Error, ErrorKind, Keyspace, Result, Resumed, Scan, Snapshot,
+    Staging, Store, WriteBatch,
 };
 
 /// A store whose calls are all answered within a time limit, also where the engine hangs
@@ -124,6 +124,11 @@ impl Store for Guarded {
     async fn begin_replace(&self, keyspaces: &[Keyspace]) -> Result<Box<dyn Staging>> {
         self.within("begin_replace", self.inner.begin_replace(keyspaces))
             .await
+    }
+
+    async fn resume_replace(&self, keyspaces: &[Keyspace], name: Bytes) -> Result<Resumed> {
+        let resumed = self.inner.resume_replace(keyspaces, name);
+        self.within("resume_replace", resumed).await
     }
 
     async fn close(&self) -> Result<()> {

@@ -35,4 +35,4 @@ pub use ext::StoreExt;
 pub use guard::Guarded;
 pub use keyspace::Keyspace;
 pub use scan::{Direction, Entry, Scan};
-pub use store::{Capabilities, Durability, Snapshot, SnapshotSupport, Staging, Store};
+pub use store::{Capabilities, Durability, Resumed, Snapshot, SnapshotSupport, Staging, Store};

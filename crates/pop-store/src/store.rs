@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Entry, Keyspace, Result, Scan, WriteBatch};
+use crate::{Entry, Error, ErrorKind, Keyspace, Result, Scan, WriteBatch};
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +44,8 @@ pub struct Capabilities {
     pub snapshot: SnapshotSupport,
     /// Whether [`Store::begin_replace`] works.
     pub replace: bool,
+    /// Whether [`Store::resume_replace`] works.
+    pub resumable_replace: bool,
     /// Whether a range delete costs less than deleting key by key.
     pub cheap_range_delete: bool,
     /// A buffered write is synced after at most this long, if the backend is durable.
@@ -60,6 +62,7 @@ impl Capabilities {
             durable: false,
             snapshot: SnapshotSupport::None,
             replace: false,
+            resumable_replace: false,
             cheap_range_delete: false,
             buffered_sync_ms_max: 0,
             production: false,
@@ -85,6 +88,14 @@ impl Capabilities {
     #[must_use]
     pub const fn with_replace(mut self) -> Self {
         self.replace = true;
+        self
+    }
+
+    /// States that staged replace works, and that a later process can go on with one.
+    #[must_use]
+    pub const fn with_resumable_replace(mut self) -> Self {
+        self.replace = true;
+        self.resumable_replace = true;
         self
     }
 
@@ -208,6 +219,31 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) where [`Capabilities::replace`] is false.
     async fn begin_replace(&self, keyspaces: &[Keyspace]) -> Result<Box<dyn Staging>>;
 
+    /// Begins to load a new content that a later process can go on with, or goes on with one.
+    ///
+    /// # Contract
+    ///
+    /// As [`begin_replace`](Self::begin_replace), and beside that:
+    ///
+    /// - A staging that was [checkpointed](Staging::checkpoint) under this name and for these
+    ///   keyspaces, and then dropped or left by a crash, is opened again with exactly the rows
+    ///   that it had at its last checkpoint, and its point is returned. Else a new one begins.
+    /// - The rows of each keyspace strictly ascend, from load to load too, also after the
+    ///   last row of a checkpoint; others are refused as `Invalid`.
+    /// - At most one checkpoint is kept: any other staging that is begun, a publish and an
+    ///   abort end it. How long it outlives its process, beyond the next open, is the backend's.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where
+    /// [`Capabilities::resumable_replace`] is false; `Invalid` for a name of more than
+    /// [`Resumed::NAME_BYTES_MAX`] bytes.
+    async fn resume_replace(&self, keyspaces: &[Keyspace], name: Bytes) -> Result<Resumed> {
+        let _ = (keyspaces, name);
+        let error = Error::new(ErrorKind::Unsupported, self.name(), "resume_replace");
+        Err(error.with_detail("its stagings end with their process"))
+    }
+
     /// Makes everything durable and lets go of threads, files and locks.
     ///
     /// # Contract
@@ -225,6 +261,22 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
 
     /// Reads a range as of that moment; limits as in [`Store::scan`].
     async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>>;
+}
+
+/// A staging that [`Store::resume_replace`] opened.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The staging.
+    pub staging: Box<dyn Staging>,
+    /// The caller's bytes of the last checkpoint; `None` if there is nothing to go on with.
+    pub point: Option<Bytes>,
+}
+
+impl Resumed {
+    /// The longest name of a resumable load.
+    pub const NAME_BYTES_MAX: usize = 256;
+    /// The most bytes of a checkpoint's point.
+    pub const POINT_BYTES_MAX: usize = 16 << 10;
 }
 
 /// A content being loaded beside the one in use.
@@ -251,6 +303,25 @@ pub trait Staging: Debug + Send + 'static {
     /// old content is in use, or the store is poisoned and a reopen shows one of the two, whole.
     async fn publish(self: Box<Self>) -> Result<()>;
 
-    /// Throws the loaded content away.
+    /// Makes what was loaded, and `point` with it, survive this process and a power cut.
+    ///
+    /// # Contract
+    ///
+    /// From its return on, [`Store::resume_replace`] finds this staging. What is loaded later
+    /// is not part of it before the next checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a staging that [`Store::resume_replace`] did not open; `Invalid` for
+    /// a point of more than [`Resumed::POINT_BYTES_MAX`] bytes.
+    async fn checkpoint(&mut self, point: Bytes) -> Result<()> {
+        let _ = point;
+        Err(Error::new(ErrorKind::Unsupported, "staging", "checkpoint"))
+    }
+
+    /// Has the drop of this staging throw everything away, also what was checkpointed.
+    fn forget_checkpoint(&mut self) {}
+
+    /// Throws the loaded content away, also what was checkpointed.
     async fn abort(self: Box<Self>) -> Result<()>;
 }

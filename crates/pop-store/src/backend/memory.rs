@@ -7,8 +7,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::{
-    Capabilities, Direction, Durability, Entry, Error, ErrorKind, Keyspace, Result, Scan, Snapshot,
-    SnapshotSupport, Staging, Store, WriteBatch, merge::Group,
+    Capabilities, Direction, Durability, Entry, Error, ErrorKind, Keyspace, Result, Resumed, Scan,
+    Snapshot, SnapshotSupport, Staging, Store, WriteBatch, merge::Group,
 };
 
 type Map = BTreeMap<Bytes, Bytes>;
@@ -33,7 +33,17 @@ struct State {
     // after a power cut is the content with a suffix of these applied backward.
     unsynced: Vec<Vec<Undo>>,
     staging: bool,
+    // The last checkpoint of a staging. It is durable: a power cut leaves it.
+    kept: Option<Kept>,
     closed: bool,
+}
+
+/// A staging that may be resumed.
+#[derive(Clone, Debug)]
+struct Kept {
+    name: Bytes,
+    point: Bytes,
+    content: BTreeMap<Keyspace, Map>,
 }
 
 #[derive(Debug)]
@@ -51,14 +61,15 @@ impl MemStore {
             .iter()
             .map(|keyspace| (*keyspace, Arc::default()))
             .collect();
-        Self::with_content(keyspaces.into(), content)
+        Self::with_content(keyspaces.into(), content, None)
     }
 
-    fn with_content(keyspaces: Arc<[Keyspace]>, content: Content) -> Self {
+    fn with_content(keyspaces: Arc<[Keyspace]>, content: Content, kept: Option<Kept>) -> Self {
         let state = State {
             content,
             unsynced: Vec::new(),
             staging: false,
+            kept,
             closed: false,
         };
         Self {
@@ -94,7 +105,8 @@ impl MemStore {
                 None => Arc::make_mut(map).remove(&undo.key),
             };
         }
-        Self::with_content(Arc::clone(&self.keyspaces), content)
+        let kept = state.kept.take();
+        Self::with_content(Arc::clone(&self.keyspaces), content, kept)
     }
 
     fn open(&self, operation: &'static str) -> Result<parking_lot::MutexGuard<'_, State>> {
@@ -112,6 +124,18 @@ impl State {
         self.content
             .get(&keyspace)
             .ok_or_else(|| unknown(keyspace, operation))
+    }
+
+    /// Takes the one place for a staging.
+    fn begin(&mut self, keyspaces: &[Keyspace]) -> Result<&mut Self> {
+        for keyspace in keyspaces {
+            self.map(*keyspace, "begin_replace")?;
+        }
+        if std::mem::replace(&mut self.staging, true) {
+            return Err(Error::new(ErrorKind::Unavailable, NAME, "begin_replace")
+                .with_detail("another staging is open: publish or abort it first"));
+        }
+        Ok(self)
     }
 
     fn apply(&mut self, group: &Group) {
@@ -147,6 +171,10 @@ impl State {
             self.unsynced.push(undo);
         }
     }
+}
+
+fn empty(keyspaces: &[Keyspace]) -> BTreeMap<Keyspace, Map> {
+    keyspaces.iter().map(|it| (*it, Map::new())).collect()
 }
 
 fn unknown(keyspace: Keyspace, operation: &'static str) -> Error {
@@ -186,7 +214,7 @@ impl Store for MemStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities::core()
             .with_snapshot(SnapshotSupport::Cheap)
-            .with_replace()
+            .with_resumable_replace()
             .with_cheap_range_delete()
     }
 
@@ -222,21 +250,37 @@ impl Store for MemStore {
     }
 
     async fn begin_replace(&self, keyspaces: &[Keyspace]) -> Result<Box<dyn Staging>> {
-        let mut state = self.open("begin_replace")?;
-        for keyspace in keyspaces {
-            state.map(*keyspace, "begin_replace")?;
-        }
-        if std::mem::replace(&mut state.staging, true) {
-            return Err(Error::new(ErrorKind::Unavailable, NAME, "begin_replace")
-                .with_detail("another staging is open: publish or abort it first"));
-        }
+        self.open("begin_replace")?.begin(keyspaces)?.kept = None;
         Ok(Box::new(MemStaging {
             store: self.clone(),
-            content: keyspaces
-                .iter()
-                .map(|keyspace| (*keyspace, Map::new()))
-                .collect(),
+            content: empty(keyspaces),
+            name: None,
+            keep: false,
         }))
+    }
+
+    async fn resume_replace(&self, keyspaces: &[Keyspace], name: Bytes) -> Result<Resumed> {
+        if name.len() > Resumed::NAME_BYTES_MAX {
+            return Err(Error::new(ErrorKind::Invalid, NAME, "resume_replace")
+                .with_detail("the name is too long"));
+        }
+        let mut state = self.open("resume_replace")?;
+        let state = state.begin(keyspaces)?;
+        state
+            .kept
+            .take_if(|it| it.name != name || !it.content.keys().eq(empty(keyspaces).keys()));
+        let kept = state.kept.clone();
+        let (content, point) = match kept {
+            Some(kept) => (kept.content, Some(kept.point)),
+            None => (empty(keyspaces), None),
+        };
+        let staging = Box::new(MemStaging {
+            store: self.clone(),
+            content,
+            name: Some(name),
+            keep: true,
+        });
+        Ok(Resumed { staging, point })
     }
 
     async fn close(&self) -> Result<()> {
@@ -275,29 +319,63 @@ impl Snapshot for MemSnapshot {
 struct MemStaging {
     store: MemStore,
     content: BTreeMap<Keyspace, Map>,
+    // Of one that can be resumed.
+    name: Option<Bytes>,
+    keep: bool,
 }
 
 impl Drop for MemStaging {
     fn drop(&mut self) {
-        self.store.state.lock().staging = false;
+        let mut state = self.store.state.lock();
+        state.staging = false;
+        if !self.keep {
+            state.kept = None;
+        }
     }
 }
 
 #[async_trait]
 impl Staging for MemStaging {
     async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
-        let map = self.content.get_mut(&keyspace).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, NAME, "load")
-                .with_detail(format!("keyspace {keyspace} is not staged"))
-        })?;
+        let invalid = |detail| Error::new(ErrorKind::Invalid, NAME, "load").with_detail(detail);
+        let map = self
+            .content
+            .get_mut(&keyspace)
+            .ok_or_else(|| invalid(format!("keyspace {keyspace} is not staged")))?;
         // What no batch could carry must not come in beside the batches either.
         let mut batch = WriteBatch::new();
         for entry in &entries {
             batch.put(keyspace, entry.key.clone(), entry.value.clone());
         }
         batch.check(NAME, &[keyspace])?;
+        let last = map.last_key_value().map(|(key, _)| key);
+        let keys = last.into_iter().chain(entries.iter().map(|it| &it.key));
+        if self.name.is_some() && !keys.is_sorted_by(|a, b| a < b) {
+            return Err(invalid(format!("keys of {keyspace} don't ascend")));
+        }
         map.extend(entries.into_iter().map(|entry| (entry.key, entry.value)));
         Ok(())
+    }
+
+    async fn checkpoint(&mut self, point: Bytes) -> Result<()> {
+        let Some(name) = self.name.clone() else {
+            return Err(Error::new(ErrorKind::Unsupported, NAME, "checkpoint")
+                .with_detail("open the load with resume_replace"));
+        };
+        if point.len() > Resumed::POINT_BYTES_MAX {
+            return Err(Error::new(ErrorKind::Invalid, NAME, "checkpoint")
+                .with_detail("the point is too long"));
+        }
+        self.store.open("checkpoint")?.kept = Some(Kept {
+            name,
+            point,
+            content: self.content.clone(),
+        });
+        Ok(())
+    }
+
+    fn forget_checkpoint(&mut self) {
+        self.keep = false;
     }
 
     async fn publish(mut self: Box<Self>) -> Result<()> {
@@ -308,10 +386,12 @@ impl Staging for MemStaging {
         }
         // The switch is synced, and with it all that was committed before.
         state.unsynced.clear();
+        state.kept = None;
         Ok(())
     }
 
-    async fn abort(self: Box<Self>) -> Result<()> {
+    async fn abort(mut self: Box<Self>) -> Result<()> {
+        self.keep = false;
         Ok(())
     }
 }

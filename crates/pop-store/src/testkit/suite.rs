@@ -26,6 +26,9 @@ macro_rules! conformance {
             a_staging_left_open_leaves_nothing_after_reopening,
             content_thrown_away_gives_its_room_on_disk_back,
         ]);
+        $crate::conformance!(@tests $factory, resume, [
+            a_checkpoint_outlives_the_process,
+        ]);
         $crate::conformance!(@tests $factory, crash, [
             a_kill_loses_nothing_synced_and_leaves_no_hole,
             a_kill_around_a_replace_leaves_the_old_or_the_new_content,
@@ -92,6 +95,11 @@ macro_rules! conformance {
             the_later_load_of_a_key_wins,
             a_large_load_in_any_order_is_published_whole,
             a_wrong_load_is_refused,
+        ]);
+        $crate::conformance!(@tests $factory, resume, [
+            a_staging_goes_on_where_it_was_checkpointed,
+            a_checkpoint_is_found_by_its_name_until_it_is_over,
+            a_resumable_load_takes_rows_in_order_alone,
         ]);
         $crate::conformance!(@tests $factory, lifecycle, [
             a_store_names_its_keyspaces,

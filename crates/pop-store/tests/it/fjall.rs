@@ -13,7 +13,7 @@ impl StoreFactory for Fjall {
     type Store = FjallStore;
 
     async fn open(&self, folder: &Path) -> Result<FjallStore> {
-        FjallStore::open(folder, OpenOptions::new(&KEYSPACES))
+        FjallStore::open(folder, OpenOptions::new(&KEYSPACES).with_staging_kept())
     }
 }
 

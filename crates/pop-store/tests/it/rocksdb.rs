@@ -13,7 +13,7 @@ impl StoreFactory for Rocks {
     type Store = RocksStore;
 
     async fn open(&self, folder: &Path) -> Result<RocksStore> {
-        RocksStore::open(folder, OpenOptions::new(&KEYSPACES))
+        RocksStore::open(folder, OpenOptions::new(&KEYSPACES).with_staging_kept())
     }
 }
 

@@ -13,7 +13,7 @@ impl StoreFactory for Sled {
     type Store = SledStore;
 
     async fn open(&self, folder: &Path) -> Result<SledStore> {
-        SledStore::open(folder, OpenOptions::new(&KEYSPACES))
+        SledStore::open(folder, OpenOptions::new(&KEYSPACES).with_staging_kept())
     }
 }
 

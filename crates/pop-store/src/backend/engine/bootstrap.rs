@@ -4,9 +4,10 @@
 use bytes::Bytes;
 
 use super::{
-    Changes, Engine, Operation, Space,
+    Changes, Engine, OpenOptions, Operation, Space,
+    checkpoint::Checkpoint,
     layout::Layout,
-    record::{self, FORMAT, FORMAT_VERSION, LAYOUT, SEQUENCE},
+    record::{self, FORMAT, FORMAT_VERSION, LAYOUT, SEQUENCE, STAGING},
 };
 use crate::{Error, ErrorKind, Keyspace, Result, backend::folder::HighWater};
 
@@ -15,14 +16,17 @@ use crate::{Error, ErrorKind, Keyspace, Result, backend::folder::HighWater};
 pub(super) struct Start {
     pub(super) layout: Layout,
     pub(super) sequence: u64,
+    /// A staging that may be resumed.
+    pub(super) kept: Option<Checkpoint>,
 }
 
 /// Readies `engine` for a store with `keyspaces`.
 pub(super) fn bootstrap<E: Engine>(
     engine: &E,
     high_water: Option<&mut HighWater>,
-    keyspaces: &[Keyspace],
+    options: &OpenOptions,
 ) -> Result<Start> {
+    let keyspaces = &options.keyspaces;
     let mut boot = Boot {
         engine,
         high_water,
@@ -40,12 +44,25 @@ pub(super) fn bootstrap<E: Engine>(
         sequence += 1;
         boot.record(&layout, sequence)?;
     }
-    boot.sweep(&layout)?;
+    let mut kept = None;
+    if let Some(sealed) = engine.get(&boot.system, STAGING)? {
+        kept = boot.keepable(&sealed, &layout, options);
+        if kept.is_none() {
+            // Before its spaces go: the record must not speak of later ones of their names.
+            sequence += 1;
+            boot.forget_staging(sequence)?;
+        }
+    }
+    boot.sweep(&layout, kept.as_ref())?;
     if boot.open_keyspaces(&mut layout, keyspaces)? {
         sequence += 1;
         boot.record(&layout, sequence)?;
     }
-    Ok(Start { layout, sequence })
+    Ok(Start {
+        layout,
+        sequence,
+        kept,
+    })
 }
 
 struct Boot<'a, E> {
@@ -120,15 +137,40 @@ impl<E: Engine> Boot<'_, E> {
         Ok(layout)
     }
 
-    /// Drops what a crash left: stagings that were not published, generations out of use.
-    fn sweep(&mut self, layout: &Layout) -> Result<()> {
+    /// A checkpointed staging that may be resumed.
+    fn keepable(
+        &self,
+        sealed: &[u8],
+        layout: &Layout,
+        options: &OpenOptions,
+    ) -> Option<Checkpoint> {
+        let found = Checkpoint::decode(sealed);
+        // Nothing that is in use is kept by it, so a damaged one costs a load and no more.
+        let kept = found.filter(|it| {
+            let is_there = |space| self.spaces.contains(&space);
+            options.keep_staging && it.is_next_to(layout) && it.spaces().all(is_there)
+        });
+        if kept.is_none() {
+            tracing::info!(store = self.engine.name(), "sweeping a staging");
+        }
+        kept
+    }
+
+    fn forget_staging(&mut self, sequence: u64) -> Result<()> {
+        self.apply(vec![(STAGING, None)], sequence)
+    }
+
+    /// Drops what a crash left: stagings that are not kept, generations out of use.
+    fn sweep(&mut self, layout: &Layout, kept: Option<&Checkpoint>) -> Result<()> {
+        let kept: Vec<_> = kept.into_iter().flat_map(Checkpoint::spaces).collect();
         for space in std::mem::take(&mut self.spaces) {
-            if space != self.system && !layout.spaces().any(|used| *used == space) {
+            let is_used = layout.spaces().chain(&kept).any(|used| *used == space);
+            if space != self.system && !is_used {
                 tracing::info!(store = self.engine.name(), %space, "sweeping an unused space");
                 self.engine.drop_space(&space)?;
             }
         }
-        self.engine.sweep_bulk_loads()
+        self.engine.sweep_bulk_loads(&kept)
     }
 
     /// Whether a keyspace was added.
@@ -147,17 +189,25 @@ impl<E: Engine> Boot<'_, E> {
     }
 
     fn record(&mut self, layout: &Layout, sequence: u64) -> Result<()> {
-        let put = |key: &'static [u8], value| Operation {
+        let format = record::seal_number(FORMAT_VERSION);
+        let records = vec![(FORMAT, Some(format)), (LAYOUT, Some(layout.encode()))];
+        self.apply(records, sequence)
+    }
+
+    /// Writes the store's own records, synced, as group `sequence`.
+    fn apply(
+        &mut self,
+        mut records: Vec<(&'static [u8], Option<Bytes>)>,
+        sequence: u64,
+    ) -> Result<()> {
+        records.push((SEQUENCE, Some(record::seal_number(sequence))));
+        let operations = records.into_iter().map(|(key, value)| Operation {
             space: self.system.clone(),
             key: Bytes::from_static(key),
-            value: Some(value),
-        };
+            value,
+        });
         let changes = Changes {
-            operations: vec![
-                put(FORMAT, record::seal_number(FORMAT_VERSION)),
-                put(LAYOUT, layout.encode()),
-                put(SEQUENCE, record::seal_number(sequence)),
-            ],
+            operations: operations.collect(),
             ..Changes::default()
         };
         self.engine.apply(&changes, true)?;

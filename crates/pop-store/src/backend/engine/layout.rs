@@ -30,12 +30,12 @@ impl Layout {
 
     /// Where the next generation of `keyspace` will live.
     pub(super) fn next_space(&self, keyspace: Keyspace) -> Space {
-        Space::new(keyspace.name(), self.next_generation(keyspace))
+        Space::new(keyspace.name(), self.next_generation(keyspace.name()))
     }
 
     /// Makes the next generation of `keyspace` the one in use.
     pub(super) fn advance(&mut self, keyspace: Keyspace) {
-        let generation = self.next_generation(keyspace);
+        let generation = self.next_generation(keyspace.name());
         self.set(keyspace.name(), generation);
     }
 
@@ -45,9 +45,10 @@ impl Layout {
             .insert(keyspace.to_owned(), (generation, space));
     }
 
-    fn next_generation(&self, keyspace: Keyspace) -> u64 {
+    /// Which generation of a keyspace is the next one.
+    pub(super) fn next_generation(&self, keyspace: &str) -> u64 {
         self.generations
-            .get(keyspace.name())
+            .get(keyspace)
             .map_or(1, |(generation, _)| generation + 1)
     }
 

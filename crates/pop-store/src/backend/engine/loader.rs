@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::{BulkLoader, Engine, Space, core::Core, disk::DiskGuard};
+use super::{BulkLoader, Engine, Space, checkpoint::Checkpoint, core::Core, disk::DiskGuard};
 use crate::{Entry, Error, ErrorKind, Keyspace, Result};
 
 // Up to this many bytes a staged load is written as batches: a file costs some 30 ms,
@@ -48,12 +48,19 @@ impl Loader {
         core: Arc<Core>,
         disk: Option<DiskGuard>,
         spaces: &BTreeMap<Keyspace, Space>,
+        checkpoint: Option<&Checkpoint>,
     ) -> Result<Arc<Self>> {
         let (orders, inbox) = mpsc::channel::<Order>();
         let places = spaces.iter().map(|(keyspace, space)| {
+            let mark = checkpoint.and_then(|it| it.mark(*keyspace));
             let place = Place {
                 space: space.clone(),
-                rows: Rows::Held(BTreeMap::new()),
+                rows: match mark {
+                    None => Rows::Held(BTreeMap::new()),
+                    Some(mark) => Rows::Sorted {
+                        last: mark.last.clone(),
+                    },
+                },
             };
             (*keyspace, place)
         });
@@ -203,6 +210,23 @@ impl Loading<'_> {
             }
         }
         Ok(plain)
+    }
+
+    /// Makes everything that came survive a power cut, in files, and says in how many.
+    pub(super) fn checkpoint(&mut self) -> Result<BTreeMap<Keyspace, u32>> {
+        self.spill()?;
+        let mut files = BTreeMap::new();
+        let mut outcome = Ok(());
+        for (keyspace, place) in &self.places {
+            if let Rows::Sorted { last: Some(_) } = &place.rows {
+                match self.bulk.checkpoint(&place.space) {
+                    Ok(count) => drop(files.insert(*keyspace, count)),
+                    Err(error) => outcome = Err(error),
+                }
+            }
+        }
+        self.note(outcome)?;
+        Ok(files)
     }
 
     /// Puts everything that is in memory into files. From here on everything goes there.

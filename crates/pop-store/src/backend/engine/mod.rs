@@ -8,6 +8,7 @@
 
 mod answer;
 mod bootstrap;
+mod checkpoint;
 mod core;
 mod disk;
 mod layout;
@@ -16,6 +17,7 @@ mod options;
 pub(super) mod pace;
 mod readers;
 pub(crate) mod record;
+mod resume;
 mod snapshot;
 mod staged;
 mod staging;
@@ -118,8 +120,20 @@ pub trait Engine: Debug + Send + Sync + 'static {
         let _ = work;
     }
 
-    /// Deletes what earlier bulk loads left aside; called at open.
-    fn sweep_bulk_loads(&self) -> Result<()> {
+    /// Goes back to the first `files` files that bulk loads put aside for `space`.
+    ///
+    /// # Contract
+    ///
+    /// Called while nothing loads into it. False if they are not all there, or `space` is not
+    /// empty any more.
+    fn resume_bulk_load(&self, space: &Space, files: u32) -> Result<bool> {
+        let _ = (space, files);
+        Ok(false)
+    }
+
+    /// Deletes what earlier bulk loads left aside, except for `kept`; called at open.
+    fn sweep_bulk_loads(&self, kept: &[Space]) -> Result<()> {
+        let _ = kept;
         Ok(())
     }
 }
@@ -132,6 +146,10 @@ pub trait Engine: Debug + Send + Sync + 'static {
 pub trait BulkLoader {
     /// Takes rows, strictly ascending and above all rows of `space` that came before.
     fn load(&mut self, space: &Space, rows: &[Entry]) -> Result<()>;
+
+    /// Makes what was put aside survive a power cut, and says how many files that is, those
+    /// of earlier loads included.
+    fn checkpoint(&mut self, space: &Space) -> Result<u32>;
 
     /// Makes what was loaded the content of `space`, which was empty before.
     ///

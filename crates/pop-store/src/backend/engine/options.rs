@@ -22,6 +22,8 @@ pub struct OpenOptions {
     pub memtable_bytes: u64,
     /// How many bytes of batches may wait for the writer; more wait in their callers.
     pub queue_bytes_max: u32,
+    /// Whether a staging that was checkpointed is kept, to be resumed; else an open sweeps it.
+    pub keep_staging: bool,
 }
 
 impl OpenOptions {
@@ -35,6 +37,7 @@ impl OpenOptions {
             reader_count: 3,
             memtable_bytes: 32 << 20,
             queue_bytes_max: 32 << 20,
+            keep_staging: false,
         }
     }
 
@@ -63,6 +66,14 @@ impl OpenOptions {
     #[must_use]
     pub fn with_memtable_bytes(mut self, memtable_bytes: u64) -> Self {
         self.memtable_bytes = memtable_bytes;
+        self
+    }
+
+    /// Keeps a staging that was checkpointed, for who goes on with it. Without this an open
+    /// sweeps it, so that it does not hold its room on disk for long.
+    #[must_use]
+    pub fn with_staging_kept(mut self) -> Self {
+        self.keep_staging = true;
         self
     }
 

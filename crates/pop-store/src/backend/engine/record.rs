@@ -6,6 +6,8 @@ use bytes::Bytes;
 pub(super) const FORMAT: &[u8] = b"format";
 /// Names the generation in use of each keyspace: the switch record.
 pub(super) const LAYOUT: &[u8] = b"layout";
+/// The last checkpoint of a staging, see [`Checkpoint`](super::checkpoint::Checkpoint).
+pub(super) const STAGING: &[u8] = b"staging";
 /// The number of the last group; rewritten with every group.
 pub(crate) const SEQUENCE: &[u8] = b"sequence";
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::{
     Changes, Engine, Operation, Space,
+    checkpoint::Checkpoint,
     disk::DiskGuard,
     layout::Layout,
     loader::{Loader, Plain},
@@ -24,9 +25,19 @@ pub(super) struct Staged {
     id: u64,
     spaces: BTreeMap<Keyspace, Space>,
     loader: Option<Arc<Loader>>,
+    /// What a later process would go on with.
+    checkpoint: Option<Checkpoint>,
 }
 
 impl Staged {
+    pub(super) fn is(&self, id: u64) -> bool {
+        self.id == id
+    }
+
+    pub(super) fn set_checkpoint(&mut self, checkpoint: Checkpoint) {
+        self.checkpoint = Some(checkpoint);
+    }
+
     /// Has the loader let go of the engine.
     pub(super) fn stop(&self) {
         if let Some(loader) = &self.loader {
@@ -35,17 +46,25 @@ impl Staged {
     }
 }
 
+/// A staging that was opened.
+pub(super) struct Begun {
+    pub(super) loader: Option<Arc<Loader>>,
+    /// What it goes on with.
+    pub(super) checkpoint: Option<Checkpoint>,
+}
+
 /// Generations that are out of use: dropped as soon as no snapshot reads them.
 #[derive(Debug, Default)]
 pub(super) struct Retired(VecDeque<(Arc<Layout>, Vec<Space>)>);
 
 impl<E: Engine> Writer<E> {
-    /// Opens a staging; its loader, where the engine has one.
+    /// Opens a staging: the one that was kept under `name`, or a new one.
     pub(super) fn begin_staging(
         &mut self,
         id: u64,
         keyspaces: &[Keyspace],
-    ) -> Result<Option<Arc<Loader>>> {
+        name: Option<&Bytes>,
+    ) -> Result<Begun> {
         if self.staging.is_some() {
             return Err(self
                 .core
@@ -57,28 +76,40 @@ impl<E: Engine> Writer<E> {
             .iter()
             .map(|keyspace| (*keyspace, layout.next_space(*keyspace)))
             .collect();
-        for space in spaces.values() {
-            self.write_engine("begin_replace", |engine| engine.open_space(space))?;
+        let checkpoint = self.resume(keyspaces, name)?;
+        if checkpoint.is_none() {
+            self.forget_kept()?;
+            for space in spaces.values() {
+                self.write_engine("begin_replace", |engine| engine.open_space(space))?;
+            }
         }
         let loader = match self.engine.has_bulk_load() {
-            true => Some(self.start_loader(&spaces)?),
+            true => Some(self.start_loader(&spaces, checkpoint.as_ref())?),
             false => None,
         };
+        // From here on it is the staging's, and kept again when that is let go of.
+        self.kept = None;
         self.staging = Some(Staged {
             id,
             spaces,
             loader: loader.clone(),
+            checkpoint: checkpoint.clone(),
         });
-        Ok(loader)
+        Ok(Begun { loader, checkpoint })
     }
 
-    fn start_loader(&self, spaces: &BTreeMap<Keyspace, Space>) -> Result<Arc<Loader>> {
+    fn start_loader(
+        &self,
+        spaces: &BTreeMap<Keyspace, Space>,
+        checkpoint: Option<&Checkpoint>,
+    ) -> Result<Arc<Loader>> {
         let disk = self.disk.as_ref().map(DiskGuard::another);
         Loader::start(
             Arc::clone(&self.engine),
             Arc::clone(&self.core),
             disk,
             spaces,
+            checkpoint,
         )
     }
 
@@ -141,10 +172,13 @@ impl<E: Engine> Writer<E> {
             key: Bytes::from_static(record::LAYOUT),
             value: Some(new.encode()),
         };
-        let changes = Changes {
+        let mut changes = Changes {
             operations: vec![switch],
             ..Changes::default()
         };
+        if staged.checkpoint.is_some() {
+            changes.operations.push(self.no_checkpoint());
+        }
         // Synced, so that everything loaded before it is durable with it.
         self.commit("publish", changes, true)?;
         // Waits for the readers that are inside the old generation.
@@ -157,11 +191,16 @@ impl<E: Engine> Writer<E> {
         Ok(())
     }
 
-    pub(super) fn abort_staging(&mut self, id: u64) -> Result<()> {
+    /// Lets go of a staging: it is thrown away, unless it is to be kept and can be resumed.
+    pub(super) fn end_staging(&mut self, id: u64, keep: bool) -> Result<()> {
         let Some(staged) = self.staging.take_if(|it| it.id == id) else {
             return Ok(());
         };
         staged.stop();
+        if staged.checkpoint.is_some() {
+            self.kept = staged.checkpoint;
+            return if keep { Ok(()) } else { self.forget_kept() };
+        }
         for space in staged.spaces.values() {
             self.write_engine("abort", |engine| engine.drop_space(space))?;
         }

@@ -1,24 +1,38 @@
 //! Staged replace as its caller holds it: rows go to the loader's thread where the engine
 //! has a bulk load, and else to the writer's.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
 use super::{
     Engine,
     answer::Answer,
+    checkpoint::{Checkpoint, Mark},
     loader::{Loader, Loading},
     store::Shared,
     writer::{Job, Writer},
 };
-use crate::{Entry, ErrorKind, Keyspace, Result, Staging, WriteBatch};
+use crate::{Entry, Error, ErrorKind, Keyspace, Result, Resumed, Staging, WriteBatch};
 
-/// A generation being loaded. Dropped unpublished, it is thrown away.
+/// A generation being loaded. Dropped unpublished, it is thrown away, or goes back to its
+/// last checkpoint.
 pub(super) struct EngineStaging<E: Engine> {
     shared: Arc<Shared<E>>,
     id: u64,
     loader: Option<Arc<Loader>>,
+    resumable: Option<Resumable>,
+}
+
+/// What is known of a staging that can be resumed.
+struct Resumable {
+    name: Bytes,
+    marks: BTreeMap<Keyspace, Mark>,
+    /// Whether a checkpoint outlives the drop.
+    keep: bool,
+    /// A load or a checkpoint was begun and its end was not waited for.
+    is_torn: bool,
 }
 
 impl<E: Engine> EngineStaging<E> {
@@ -28,14 +42,115 @@ impl<E: Engine> EngineStaging<E> {
             shared,
             id,
             loader: None,
+            resumable: None,
         }
     }
 
-    pub(super) async fn begin(&mut self, keyspaces: Vec<Keyspace>) -> Result<()> {
-        let id = self.id;
-        let begin = move |writer: &mut Writer<E>| writer.begin_staging(id, &keyspaces);
-        self.loader = self.shared.ask("begin_replace", begin).await?;
+    /// Opens it, and says with which point it goes on.
+    pub(super) async fn begin(
+        &mut self,
+        keyspaces: &[Keyspace],
+        name: Option<Bytes>,
+    ) -> Result<Option<Bytes>> {
+        let (id, asked, called) = (self.id, keyspaces.to_vec(), name.clone());
+        let begin = move |writer: &mut Writer<E>| writer.begin_staging(id, &asked, called.as_ref());
+        let begun = self.shared.ask("begin_replace", begin).await?;
+        self.loader = begun.loader;
+        let layout = Arc::clone(&self.shared.core.layout.read());
+        let mark = |keyspace: Keyspace| {
+            let found = begun.checkpoint.as_ref().and_then(|it| it.mark(keyspace));
+            found.cloned().unwrap_or_else(|| Mark {
+                generation: layout.next_generation(keyspace.name()),
+                ..Mark::default()
+            })
+        };
+        self.resumable = name.map(|name| Resumable {
+            name,
+            marks: keyspaces.iter().map(|it| (*it, mark(*it))).collect(),
+            keep: true,
+            is_torn: false,
+        });
+        Ok(begun.checkpoint.map(|it| it.point))
+    }
+
+    fn invalid(&self, operation: &'static str, detail: impl Into<String>) -> Error {
+        let error = self.shared.core.error(ErrorKind::Invalid, operation);
+        error.with_detail(detail)
+    }
+
+    /// Begins a step of a resumable load: if it is not waited for, nobody knows what is in.
+    fn begin_step(&mut self, operation: &'static str) -> Result<()> {
+        let Some(resumable) = &mut self.resumable else {
+            return Ok(());
+        };
+        if std::mem::replace(&mut resumable.is_torn, true) {
+            return Err(self
+                .shared
+                .core
+                .error(ErrorKind::Unavailable, operation)
+                .with_detail("an earlier call was given up half-way; open the load again"));
+        }
         Ok(())
+    }
+
+    fn end_step(&mut self) {
+        if let Some(resumable) = &mut self.resumable {
+            resumable.is_torn = false;
+        }
+    }
+
+    /// A resumable load only ascends, so that a key says what came before it.
+    fn check_order(&self, keyspace: Keyspace, entries: &[Entry]) -> Result<()> {
+        let Some(resumable) = &self.resumable else {
+            return Ok(());
+        };
+        let mark = resumable.marks.get(&keyspace);
+        let last = mark.and_then(|it| it.last.as_ref());
+        let keys = last.into_iter().chain(entries.iter().map(|it| &it.key));
+        if keys.is_sorted_by(|a, b| a < b) {
+            return Ok(());
+        }
+        Err(self.invalid(
+            "load",
+            format!("keys of {keyspace} don't ascend: a resumable load takes them in order"),
+        ))
+    }
+
+    fn set_last(&mut self, keyspace: Keyspace, last: Option<Bytes>) {
+        let resumable = self.resumable.as_mut();
+        let mark = resumable.and_then(|it| it.marks.get_mut(&keyspace));
+        if let (Some(mark), Some(_)) = (mark, &last) {
+            mark.last = last;
+        }
+    }
+
+    async fn load_rows(&self, keyspace: Keyspace, entries: Vec<Entry>, bytes: usize) -> Result<()> {
+        let Some(loader) = &self.loader else {
+            return self.write(keyspace, entries, bytes).await;
+        };
+        let load = move |loading: &mut Loading<'_>| loading.load(keyspace, entries);
+        let plain = self.order(loader, "load", load).await?;
+        if plain.is_empty() {
+            return Ok(());
+        }
+        self.write(keyspace, plain, bytes).await
+    }
+
+    async fn record(&self, mut checkpoint: Checkpoint) -> Result<()> {
+        if let Some(loader) = &self.loader {
+            let settle = |loading: &mut Loading<'_>| loading.checkpoint();
+            for (keyspace, files) in self.order(loader, "checkpoint", settle).await? {
+                if let Some(mark) = checkpoint.marks.get_mut(keyspace.name()) {
+                    mark.files = files;
+                }
+            }
+        }
+        let id = self.id;
+        self.shared
+            .ask("checkpoint", move |writer| {
+                writer.checkpoint(id, checkpoint)
+            })
+            .await
     }
 
     /// Runs `order` on the loader's thread.
@@ -64,12 +179,7 @@ impl<E: Engine> EngineStaging<E> {
 
     /// A load has the limits of a batch, so that a loaded entry can be written again.
     fn check_entries(&self, entries: &[Entry]) -> Result<usize> {
-        let invalid = |detail: String| {
-            self.shared
-                .core
-                .error(ErrorKind::Invalid, "load")
-                .with_detail(detail)
-        };
+        let invalid = |detail: String| self.invalid("load", detail);
         let bytes = entries.iter().map(|it| it.key.len() + it.value.len()).sum();
         if entries.len() > WriteBatch::KEYS_MAX || bytes > WriteBatch::BYTES_MAX {
             return Err(invalid(format!(
@@ -102,10 +212,11 @@ impl<E: Engine> fmt::Debug for EngineStaging<E> {
 impl<E: Engine> Drop for EngineStaging<E> {
     fn drop(&mut self) {
         let id = self.id;
+        let keep = self.resumable.as_ref().is_some_and(|it| it.keep);
         // Finds nothing if it was published or aborted.
         self.shared.send(Job::Task(Box::new(move |writer| {
             // A failure has poisoned the store; the next open sweeps what is left.
-            if let Err(error) = writer.abort_staging(id) {
+            if let Err(error) = writer.end_staging(id, keep) {
                 tracing::warn!(%error, "a staging could not be dropped");
             }
         })));
@@ -116,15 +227,47 @@ impl<E: Engine> Drop for EngineStaging<E> {
 impl<E: Engine> Staging for EngineStaging<E> {
     async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
         let bytes = self.check_entries(&entries)?;
-        let Some(loader) = &self.loader else {
-            return self.write(keyspace, entries, bytes).await;
+        self.check_order(keyspace, &entries)?;
+        self.begin_step("load")?;
+        let last = entries.last().map(|it| it.key.clone());
+        let loaded = self.load_rows(keyspace, entries, bytes).await;
+        self.end_step();
+        loaded?;
+        self.set_last(keyspace, last);
+        Ok(())
+    }
+
+    async fn checkpoint(&mut self, point: Bytes) -> Result<()> {
+        let Some(resumable) = &self.resumable else {
+            return Err(self
+                .shared
+                .core
+                .error(ErrorKind::Unsupported, "checkpoint")
+                .with_detail("open the load with resume_replace"));
         };
-        let load = move |loading: &mut Loading<'_>| loading.load(keyspace, entries);
-        let plain = self.order(loader, "load", load).await?;
-        if plain.is_empty() {
-            return Ok(());
+        if point.len() > Resumed::POINT_BYTES_MAX {
+            let (length, max) = (point.len(), Resumed::POINT_BYTES_MAX);
+            let detail = format!("the point has {length} bytes, the limit is {max}");
+            return Err(self.invalid("checkpoint", detail));
         }
-        self.write(keyspace, plain, bytes).await
+        let marks = resumable.marks.iter();
+        let checkpoint = Checkpoint {
+            name: resumable.name.clone(),
+            point,
+            marks: marks
+                .map(|(keyspace, mark)| (keyspace.name().to_owned(), mark.clone()))
+                .collect(),
+        };
+        self.begin_step("checkpoint")?;
+        let recorded = self.record(checkpoint).await;
+        self.end_step();
+        recorded
+    }
+
+    fn forget_checkpoint(&mut self) {
+        if let Some(resumable) = &mut self.resumable {
+            resumable.keep = false;
+        }
     }
 
     async fn publish(self: Box<Self>) -> Result<()> {
@@ -144,7 +287,7 @@ impl<E: Engine> Staging for EngineStaging<E> {
     async fn abort(self: Box<Self>) -> Result<()> {
         let id = self.id;
         self.shared
-            .ask("abort", move |writer| writer.abort_staging(id))
+            .ask("abort", move |writer| writer.end_staging(id, false))
             .await
     }
 }

@@ -26,8 +26,8 @@ use super::{
     writer::{Job, Pending, Writer},
 };
 use crate::{
-    Capabilities, Durability, Entry, ErrorKind, Keyspace, Result, Scan, Snapshot, Staging, Store,
-    WriteBatch, backend::folder::DataFolder,
+    Capabilities, Durability, Entry, ErrorKind, Keyspace, Result, Resumed, Scan, Snapshot, Staging,
+    Store, WriteBatch, backend::folder::DataFolder,
 };
 
 /// A store on a blocking engine. Clones share it.
@@ -77,8 +77,8 @@ impl<E: Engine> EngineStore<E> {
     /// that ends before what was synced, and the engine's errors.
     pub fn start(engine: E, folder: Option<DataFolder>, options: &OpenOptions) -> Result<Self> {
         let mut high_water = folder.as_ref().map(DataFolder::high_water).transpose()?;
-        let start = bootstrap(&engine, high_water.as_mut(), &options.keyspaces)?;
-        let mut capabilities = engine.capabilities().with_replace();
+        let start = bootstrap(&engine, high_water.as_mut(), options)?;
+        let mut capabilities = engine.capabilities().with_resumable_replace();
         if capabilities.durable {
             let buffered_sync_ms = options.buffered_sync.as_millis();
             capabilities =
@@ -109,6 +109,7 @@ impl<E: Engine> EngineStore<E> {
             sequence: start.sequence,
             dirty_since: None,
             staging: None,
+            kept: start.kept,
             retired: Retired::default(),
             carried: None,
         };
@@ -288,8 +289,25 @@ impl<E: Engine> Store for EngineStore<E> {
         }
         // Owned before it exists: if this future is dropped, so is what the writer began.
         let mut staging = EngineStaging::new(Arc::clone(&self.shared));
-        staging.begin(keyspaces.to_vec()).await?;
+        staging.begin(keyspaces, None).await?;
         Ok(Box::new(staging))
+    }
+
+    async fn resume_replace(&self, keyspaces: &[Keyspace], name: Bytes) -> Result<Resumed> {
+        let core = &self.shared.core;
+        for keyspace in keyspaces {
+            core.check_keyspace(*keyspace, "resume_replace")?;
+        }
+        if name.len() > Resumed::NAME_BYTES_MAX {
+            let (length, max) = (name.len(), Resumed::NAME_BYTES_MAX);
+            return Err(core
+                .error(ErrorKind::Invalid, "resume_replace")
+                .with_detail(format!("the name has {length} bytes, the limit is {max}")));
+        }
+        let mut staging = EngineStaging::new(Arc::clone(&self.shared));
+        let point = staging.begin(keyspaces, Some(name)).await?;
+        let staging = Box::new(staging);
+        Ok(Resumed { staging, point })
     }
 
     async fn close(&self) -> Result<()> {

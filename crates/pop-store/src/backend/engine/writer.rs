@@ -17,6 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{
     Changes, Engine, Operation, Space,
     answer::Answer,
+    checkpoint::Checkpoint,
     core::Core,
     disk::DiskGuard,
     layout::Layout,
@@ -93,6 +94,8 @@ pub(super) struct Writer<E: Engine> {
     /// When the oldest group that is not synced was applied.
     pub(super) dirty_since: Option<Instant>,
     pub(super) staging: Option<Staged>,
+    /// A staging that was checkpointed and let go of.
+    pub(super) kept: Option<Checkpoint>,
     pub(super) retired: Retired,
     /// A job that was taken from the inbox while a group was gathered and is none of it.
     pub(super) carried: Option<Job<E>>,

@@ -5,12 +5,12 @@
 //! RocksDB leaves alone; they are swept at open.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry as MapEntry},
     fs, io,
     path::{Path, PathBuf},
 };
 
-use rocksdb::{IngestExternalFileOptions, Options, SstFileWriter};
+use rocksdb::{IngestExternalFileOptions, IteratorMode, Options, SstFileWriter};
 
 use super::{Database, NAME, error, family};
 use crate::{
@@ -50,25 +50,40 @@ impl<'a> RocksBulk<'a> {
     }
 }
 
+impl<'a> RocksBulk<'a> {
+    fn files(&mut self, space: &Space) -> Result<&mut Files<'a>> {
+        match self.spaces.entry(space.clone()) {
+            MapEntry::Occupied(entry) => Ok(entry.into_mut()),
+            MapEntry::Vacant(entry) => Ok(entry.insert(Files::begin(&self.staging, space)?)),
+        }
+    }
+}
+
 impl BulkLoader for RocksBulk<'_> {
     fn load(&mut self, space: &Space, rows: &[Entry]) -> Result<()> {
-        let files = match self.spaces.entry(space.clone()) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                entry.insert(Files::begin(&self.staging, space)?)
-            }
-        };
+        let options = self.options;
+        let files = self.files(space)?;
         for row in rows {
-            files.put(self.options, row)?;
+            files.put(options, row)?;
         }
         Ok(())
     }
 
+    fn checkpoint(&mut self, space: &Space) -> Result<u32> {
+        let files = self.files(space)?;
+        files.close()?;
+        sync_folder(&files.folder).map_err(failed)?;
+        u32::try_from(files.finished.len()).map_err(|_| {
+            Error::new(ErrorKind::Unavailable, NAME, "checkpoint")
+                .with_detail("too many files: load with fewer checkpoints")
+        })
+    }
+
     fn finish(&mut self, space: &Space) -> Result<()> {
-        let Some(mut files) = self.spaces.remove(space) else {
+        self.files(space)?.close()?;
+        let Some(files) = self.spaces.remove(space) else {
             return Ok(());
         };
-        files.close()?;
         // Their names as well as their bytes, before the database speaks of them.
         sync_folder(&files.folder).map_err(failed)?;
         let family = family(self.database, space)?;
@@ -80,12 +95,18 @@ impl BulkLoader for RocksBulk<'_> {
 }
 
 impl<'a> Files<'a> {
+    /// Makes the folder of `space`, or goes on with the files that are in it.
     fn begin(staging: &Path, space: &Space) -> Result<Self> {
         let folder = staging.join(space.name());
         fs::create_dir_all(&folder).map_err(failed)?;
+        // The names of the folders, before a checkpoint counts on them.
+        sync_folder(staging).map_err(failed)?;
+        if let Some(database) = staging.parent() {
+            sync_folder(database).map_err(failed)?;
+        }
         Ok(Self {
+            finished: files_in(&folder)?,
             folder,
-            finished: Vec::new(),
             open: None,
         })
     }
@@ -94,7 +115,7 @@ impl<'a> Files<'a> {
         let (writer, _) = match &mut self.open {
             Some(open) => open,
             closed => {
-                let path = self.folder.join(format!("{:06}.sst", self.finished.len()));
+                let path = self.folder.join(name(self.finished.len()));
                 let writer = SstFileWriter::create(options);
                 writer.open(&path).map_err(error::load_failed)?;
                 closed.insert((writer, path))
@@ -132,14 +153,59 @@ fn ingest() -> IngestExternalFileOptions {
     options
 }
 
+/// Goes back to the first `count` files that were made for `space`, if they are all there
+/// and nothing else is.
+pub(super) fn go_back(database: &Database, path: &Path, space: &Space, count: u32) -> Result<bool> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let folder = path.join(STAGING).join(space.name());
+    let files = files_in(&folder)?;
+    let expected = (0..count).map(|it| folder.join(name(it)));
+    let whole = files.len() >= count && files.iter().zip(expected).all(|(a, b)| *a == b);
+    // An ingest that was not published has taken its files along.
+    let mut rows = database.iterator_cf(&family(database, space)?, IteratorMode::Start);
+    if !whole || rows.next().is_some() {
+        return Ok(false);
+    }
+    for file in files.into_iter().skip(count) {
+        fs::remove_file(file).map_err(failed)?;
+    }
+    Ok(true)
+}
+
+/// Names sort as their numbers do.
+fn name(number: usize) -> String {
+    format!("{number:010}.sst")
+}
+
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let paths = entries.map(|it| Ok(it?.path()));
+    let mut paths: Vec<_> = paths.collect::<io::Result<_>>().map_err(failed)?;
+    paths.sort_unstable();
+    Ok(paths)
+}
+
 /// Deletes what was made for `space`.
 pub(super) fn drop_files(path: &Path, space: &Space) -> Result<()> {
     remove(&path.join(STAGING).join(space.name()))
 }
 
-/// Deletes what was made for any space.
-pub(super) fn drop_all_files(path: &Path) -> Result<()> {
-    remove(&path.join(STAGING))
+/// Deletes what was made for any space but those that are kept.
+pub(super) fn drop_all_files(path: &Path, kept: &[Space]) -> Result<()> {
+    let staging = path.join(STAGING);
+    if kept.is_empty() {
+        return remove(&staging);
+    }
+    for folder in files_in(&staging)? {
+        if !kept.iter().any(|it| folder.ends_with(it.name())) {
+            remove(&folder)?;
+        }
+    }
+    Ok(())
 }
 
 fn remove(folder: &Path) -> Result<()> {

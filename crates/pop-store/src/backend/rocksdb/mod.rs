@@ -144,6 +144,8 @@ impl Engine for RocksEngine {
     fn open_space(&self, space: &Space) -> Result<()> {
         let mut spaces = self.spaces.lock();
         if !spaces.contains(space) {
+            // What is there before the space is would become part of it.
+            bulk::drop_files(&self.path, space)?;
             self.database
                 .create_cf(
                     space.name(),
@@ -201,8 +203,12 @@ impl Engine for RocksEngine {
         work(&mut RocksBulk::new(&self.database, &self.path, &options));
     }
 
-    fn sweep_bulk_loads(&self) -> Result<()> {
-        bulk::drop_all_files(&self.path)
+    fn resume_bulk_load(&self, space: &Space, files: u32) -> Result<bool> {
+        bulk::go_back(&self.database, &self.path, space, files)
+    }
+
+    fn sweep_bulk_loads(&self, kept: &[Space]) -> Result<()> {
+        bulk::drop_all_files(&self.path, kept)
     }
 }
 

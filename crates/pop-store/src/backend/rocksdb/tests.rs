@@ -199,7 +199,7 @@ async fn staged_files_go_with_an_abort_and_with_the_next_open() {
     assert_eq!(fs::read_dir(&staging).unwrap().count(), 0);
     store.close().await.unwrap();
     fs::create_dir(staging.join("a@7")).unwrap();
-    fs::write(staging.join("a@7/000000.sst"), b"left").unwrap();
+    fs::write(staging.join("a@7/0000000000.sst"), b"left").unwrap();
     let store = RocksStore::open(folder.path(), OpenOptions::new(&[A, B])).unwrap();
     assert!(!staging.exists());
     drop(store);

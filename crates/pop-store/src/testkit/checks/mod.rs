@@ -14,6 +14,7 @@ pub mod lifecycle;
 pub mod limits;
 pub mod model;
 pub mod replace;
+pub mod resume;
 pub mod scan;
 pub mod snapshot;
 

@@ -22,10 +22,13 @@ pub enum Call {
     Scan,
     /// [`Store::snapshot`](crate::Store::snapshot).
     Snapshot,
-    /// [`Store::begin_replace`](crate::Store::begin_replace).
+    /// [`Store::begin_replace`](crate::Store::begin_replace), and
+    /// [`Store::resume_replace`](crate::Store::resume_replace).
     BeginReplace,
     /// [`Staging::load`](crate::Staging::load).
     Load,
+    /// [`Staging::checkpoint`](crate::Staging::checkpoint).
+    Checkpoint,
     /// [`Staging::publish`](crate::Staging::publish).
     Publish,
     /// [`Store::close`](crate::Store::close).

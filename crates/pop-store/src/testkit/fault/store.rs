@@ -17,8 +17,8 @@ use super::{
     views::{FaultSnapshot, FaultStaging},
 };
 use crate::{
-    Capabilities, Durability, Entry, Error, ErrorKind, Keyspace, MemStore, Result, Scan, Snapshot,
-    Staging, Store, WriteBatch,
+    Capabilities, Durability, Entry, Error, ErrorKind, Keyspace, MemStore, Result, Resumed, Scan,
+    Snapshot, Staging, Store, WriteBatch,
 };
 
 /// A store that can lose what a power cut would.
@@ -308,6 +308,19 @@ impl<S: Store> Store for FaultStore<S> {
             shared: Arc::clone(shared),
             inner,
         }))
+    }
+
+    async fn resume_replace(&self, keyspaces: &[Keyspace], name: Bytes) -> Result<Resumed> {
+        let shared = &self.shared;
+        let act = |_| shared.inner.resume_replace(keyspaces, name);
+        let Resumed { staging, point } = shared
+            .call(Call::BeginReplace, "resume_replace", act)
+            .await?;
+        let staging = Box::new(FaultStaging {
+            shared: Arc::clone(shared),
+            inner: staging,
+        });
+        Ok(Resumed { staging, point })
     }
 
     async fn close(&self) -> Result<()> {

@@ -41,6 +41,16 @@ impl<S: Store> Staging for FaultStaging<S> {
         shared.call(Call::Load, "load", act).await
     }
 
+    async fn checkpoint(&mut self, point: Bytes) -> Result<()> {
+        let Self { shared, inner } = self;
+        let act = |_| inner.checkpoint(point);
+        shared.call(Call::Checkpoint, "checkpoint", act).await
+    }
+
+    fn forget_checkpoint(&mut self) {
+        self.inner.forget_checkpoint();
+    }
+
     async fn publish(self: Box<Self>) -> Result<()> {
         // If it is not to happen, the staging below is dropped and with it thrown away.
         let Self { shared, inner } = *self;

@@ -48,6 +48,10 @@ enum Mistake {
     KeepsAbortedRows,
     LoadsOnlyWhatAscends,
     KeepsTheFirstLoadOfAKey,
+    KeepsRowsAfterTheCheckpoint,
+    ResumesUnderAnyName,
+    ResumesInAnyOrder,
+    KeepsWhatWasForgotten,
     GoesOnAfterClose,
     SaysThatItIsDurable,
 }
@@ -173,6 +177,14 @@ caught! {
         LoadsOnlyWhatAscends by replace::a_large_load_in_any_order_is_published_whole;
     a_first_load_that_stays_is_caught:
         KeepsTheFirstLoadOfAKey by replace::the_later_load_of_a_key_wins;
+    rows_after_the_checkpoint_are_caught:
+        KeepsRowsAfterTheCheckpoint by resume::a_staging_goes_on_where_it_was_checkpointed;
+    a_name_that_does_not_matter_is_caught:
+        ResumesUnderAnyName by resume::a_checkpoint_is_found_by_its_name_until_it_is_over;
+    a_resumed_load_in_any_order_is_caught:
+        ResumesInAnyOrder by resume::a_resumable_load_takes_rows_in_order_alone;
+    a_forgotten_checkpoint_that_stays_is_caught:
+        KeepsWhatWasForgotten by resume::a_checkpoint_is_found_by_its_name_until_it_is_over;
     a_closed_store_that_goes_on_is_caught:
         GoesOnAfterClose by lifecycle::a_closed_store_refuses_every_call_as_poisoned;
     a_durable_store_called_volatile_is_caught:

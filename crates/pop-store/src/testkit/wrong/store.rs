@@ -7,11 +7,11 @@ use bytes::Bytes;
 
 use super::{
     Mistake, Mistake as M, pause,
-    views::{LiveSnapshot, PatchedSnapshot, PickyStaging, WrongStaging},
+    views::{LiveSnapshot, PatchedSnapshot, PickyStaging, ResumedStaging, WrongStaging},
 };
 use crate::{
-    Capabilities, Direction, Durability, Entry, Keyspace, MemStore, Result, Scan, Snapshot,
-    Staging, Store, WriteBatch, batch::Precondition, testkit::KEYSPACES,
+    Capabilities, Direction, Durability, Entry, Keyspace, MemStore, Result, Resumed, Scan,
+    Snapshot, Staging, Store, WriteBatch, batch::Precondition, testkit::KEYSPACES,
 };
 
 #[derive(Clone, Debug)]
@@ -251,6 +251,20 @@ impl Store for WrongStore {
             keyspaces: keyspaces.to_vec(),
             rows: std::mem::take(&mut self.aborted.lock()),
         }))
+    }
+
+    async fn resume_replace(&self, keyspaces: &[Keyspace], name: Bytes) -> Result<Resumed> {
+        let name = match self.mistake {
+            M::ResumesUnderAnyName => Bytes::from_static(b"any"),
+            _ => name,
+        };
+        let Resumed { staging, point } = self.inner.resume_replace(keyspaces, name).await?;
+        let staging = Box::new(ResumedStaging {
+            inner: staging,
+            mistake: self.mistake,
+            point: None,
+        });
+        Ok(Resumed { staging, point })
     }
 
     async fn close(&self) -> Result<()> {

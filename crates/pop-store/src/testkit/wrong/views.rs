@@ -141,3 +141,46 @@ impl Staging for PickyStaging {
         self.inner.abort().await
     }
 }
+
+/// Goes on with a load in a wrong way.
+#[derive(Debug)]
+pub(super) struct ResumedStaging {
+    pub(super) inner: Box<dyn Staging>,
+    pub(super) mistake: Mistake,
+    pub(super) point: Option<Bytes>,
+}
+
+#[async_trait]
+impl Staging for ResumedStaging {
+    async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
+        let loaded = self.inner.load(keyspace, entries).await;
+        if self.mistake == M::ResumesInAnyOrder {
+            return Ok(());
+        }
+        if let Some(point) = &self.point
+            && self.mistake == M::KeepsRowsAfterTheCheckpoint
+        {
+            self.inner.checkpoint(point.clone()).await?;
+        }
+        loaded
+    }
+
+    async fn checkpoint(&mut self, point: Bytes) -> Result<()> {
+        self.point = Some(point.clone());
+        self.inner.checkpoint(point).await
+    }
+
+    fn forget_checkpoint(&mut self) {
+        if self.mistake != M::KeepsWhatWasForgotten {
+            self.inner.forget_checkpoint();
+        }
+    }
+
+    async fn publish(self: Box<Self>) -> Result<()> {
+        self.inner.publish().await
+    }
+
+    async fn abort(self: Box<Self>) -> Result<()> {
+        self.inner.abort().await
+    }
+}

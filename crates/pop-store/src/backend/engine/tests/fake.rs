@@ -229,8 +229,20 @@ impl Engine for FakeEngine {
         work(&mut FakeBulk(&self.disk));
     }
 
-    fn sweep_bulk_loads(&self) -> Result<()> {
-        self.disk.aside.lock().clear();
+    fn resume_bulk_load(&self, space: &Space, files: u32) -> Result<bool> {
+        // A row is a file.
+        let mut aside = self.disk.aside.lock();
+        let map = aside.entry(space.clone()).or_default();
+        let files = usize::try_from(files).unwrap();
+        let whole = map.len() >= files && self.disk.spaces.lock()[space].is_empty();
+        while whole && map.len() > files {
+            map.pop_last();
+        }
+        Ok(whole)
+    }
+
+    fn sweep_bulk_loads(&self, kept: &[Space]) -> Result<()> {
+        self.disk.aside.lock().retain(|it, _| kept.contains(it));
         Ok(())
     }
 }
@@ -247,6 +259,14 @@ impl BulkLoader for FakeBulk<'_> {
             map.insert(row.key.clone(), row.value.clone());
         }
         Ok(())
+    }
+
+    fn checkpoint(&mut self, space: &Space) -> Result<u32> {
+        Disk::meet(&self.0.bulk_fault)?;
+        let aside = self.0.aside.lock();
+        Ok(aside
+            .get(space)
+            .map_or(0, |it| u32::try_from(it.len()).unwrap()))
     }
 
     fn finish(&mut self, space: &Space) -> Result<()> {

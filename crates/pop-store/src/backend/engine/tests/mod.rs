@@ -4,4 +4,5 @@ mod bulk;
 mod fake;
 mod group;
 mod poison;
+mod resume;
 mod space;
