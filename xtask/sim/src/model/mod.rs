@@ -139,6 +139,8 @@ pub struct Model {
     topics: Vec<Lives>,
     groups: Vec<Lives>,
     ages: Ages,
+    // Group and message: what was put back to work, and refers to its message from then on.
+    put_back: BTreeSet<(usize, usize)>,
     // Sends that go on.
     unanswered: BTreeSet<usize>,
     durable_until: Millis,
@@ -164,6 +166,7 @@ impl Model {
             topics: vec![Lives::default(); topics],
             groups: vec![Lives::default(); groups],
             ages: Ages::default(),
+            put_back: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             durable_until: 0,
             of_this_life: 0,
@@ -181,7 +184,7 @@ impl Model {
     fn file(&mut self, group: usize, message: usize) {
         let sent = &self.messages[message];
         let topic = sent.content.topic;
-        if sent.age.may_have_ended {
+        if sent.age.may_have_ended && !self.put_back.contains(&(group, message)) {
             let is_fifo = self.cast.groups[group].is_fifo;
             let track = &mut self.tracks[group][message];
             if track.maybe(|state| Self::may_lose(is_fifo, state)) {

@@ -29,6 +29,7 @@ impl Model {
                 continue;
             };
             self.messages[message].may_be_put_away_again = true;
+            self.put_back.remove(&(group, message));
             let track = &mut self.tracks[group][message];
             let died = track.died();
             let before = track.states().iter();
