@@ -11,6 +11,7 @@ pub const SEEDS_MAX: u64 = 200;
 const RARE: &[(&str, u64)] = &[
     ("ExhaustedIsDropped", 1_000),
     ("FloorPassesPending", 2_000),
+    ("ParkedCountsAsGivenUp", 1_000),
     ("RetentionMissesNewGroups", 3_000),
     ("SecondWriteWhileInDoubt", 1_000),
     ("SpillRestartsTheDeadline", 1_000),
