@@ -15,7 +15,10 @@ use pop_model::{
     Clock, GroupId, GroupName, GroupRecord, LogQueue, MessageKind, QueueId, RetryPolicy,
     StartPosition, TopicId, TopicName, TopicRecord, limits,
 };
-use pop_store::{Durability, ErrorKind, Store, WriteBatch, table::meta};
+use pop_store::{
+    Durability, ErrorKind, Store, WriteBatch,
+    table::{meta, tombstone::require_group},
+};
 
 use crate::BrokerError;
 
@@ -239,6 +242,15 @@ impl Catalog {
     ///
     /// [`BrokerError::TopicExists`] for a name that is taken, or the store's.
     pub async fn create_topic(&self, spec: TopicSpec) -> Result<Arc<Topic>, BrokerError> {
+        self.create_topic_if(spec, WriteBatch::new()).await
+    }
+
+    /// Makes a topic on these conditions; where they don't hold it is as if its name was taken.
+    async fn create_topic_if(
+        &self,
+        spec: TopicSpec,
+        conditions: WriteBatch,
+    ) -> Result<Arc<Topic>, BrokerError> {
         if !(1..=limits::QUEUES_MAX).contains(&spec.queues) {
             return Err(BrokerError::QueueCount {
                 queues: spec.queues,
@@ -254,7 +266,7 @@ impl Catalog {
             kinds: vec![MessageKind::Normal, MessageKind::Fifo],
             created_at: self.clock.wall(),
         };
-        let mut batch = WriteBatch::new();
+        let mut batch = conditions;
         meta::put_new_topic(&mut batch, &record);
         match self.store.write(batch, Durability::Synced).await {
             Ok(()) => {
@@ -314,19 +326,23 @@ impl Catalog {
         {
             return Err(BrokerError::TopicNotFound(name.clone()));
         }
-        self.topic_made(name, self.options.queues).await
+        let queues = self.options.queues;
+        self.topic_made(name, queues, WriteBatch::new()).await
     }
 
-    /// The dead-letter topic of a group, made on demand: it belongs to the broker.
+    /// The dead-letter topic of a group, made on demand: it belongs to the broker. None is
+    /// made of a group that is deleted, which may have been deleted with its dead letters.
     pub(crate) async fn dead_letter_topic(
         &self,
-        group: &GroupName,
+        group: &GroupRecord,
     ) -> Result<Arc<Topic>, BrokerError> {
-        let name = TopicName::dead_letter(group);
-        match self.topic(&name) {
-            Some(topic) => Ok(topic),
-            None => self.topic_made(&name, 1).await,
+        let name = TopicName::dead_letter(&group.name);
+        if let Some(topic) = self.topic(&name) {
+            return Ok(topic);
         }
+        let mut conditions = WriteBatch::new();
+        require_group(&mut conditions, group);
+        self.topic_made(&name, 1, conditions).await
     }
 
     /// The group of a receive, made on demand where that is on.
@@ -359,19 +375,27 @@ impl Catalog {
         }
     }
 
-    async fn topic_made(&self, name: &TopicName, queues: u32) -> Result<Arc<Topic>, BrokerError> {
+    async fn topic_made(
+        &self,
+        name: &TopicName,
+        queues: u32,
+        conditions: WriteBatch,
+    ) -> Result<Arc<Topic>, BrokerError> {
         let spec = TopicSpec {
             name: name.clone(),
             queues,
         };
-        match self.create_topic(spec).await {
-            Err(BrokerError::TopicExists(name)) => {
-                match meta::topic_by_name(self.store.as_ref(), &name).await? {
-                    Some(record) => self.names.write().add_topic(record),
-                    None => Err(BrokerError::TopicNotFound(name)),
-                }
-            }
+        match self.create_topic_if(spec, conditions).await {
+            Err(BrokerError::TopicExists(name)) => self.stored_topic(&name).await,
             other => other,
+        }
+    }
+
+    /// A topic that is stored, and that memory may not know yet.
+    async fn stored_topic(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
+        match meta::topic_by_name(self.store.as_ref(), name).await? {
+            Some(record) => self.names.write().add_topic(record),
+            None => Err(BrokerError::TopicNotFound(name.clone())),
         }
     }
 }

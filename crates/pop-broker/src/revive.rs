@@ -373,7 +373,7 @@ impl Core {
         };
         let message = found.message?;
         let body = self.log.body(&message).await?;
-        let dead_letters = self.catalog.dead_letter_topic(&group.name).await?;
+        let dead_letters = self.catalog.dead_letter_topic(group).await?;
         let target = dead_letters
             .queues()
             .next()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pop_model::{Checkpoint, DeliveryIdentity, Offset, SubscriptionEpoch};
-use pop_store::{Durability, ErrorKind, Outcome, StoreExt, WriteBatch, table::lease};
+use pop_store::{Durability, Error, ErrorKind, Outcome, StoreExt, WriteBatch, table::lease};
 
 use crate::{
     CacheError, CachedQueue, LeaseCache, LeaseQueue, Result, RetrySink, Revival, RevivalKind,
@@ -69,8 +69,9 @@ impl<K: RetrySink> LeaseCache<K> {
         let revival = self.given_up(&due).await?;
         // The plan of the write answers for it from here on.
         staged.written();
-        self.commit(cached, epoch, vec![End::Revived(due, revival)])
-            .await?;
+        let identity = due.identity;
+        let written = self.commit(cached, epoch, vec![End::Revived(due, revival)]);
+        written.await.map_err(|error| refused(&identity, error))?;
         // A reset made it void, and nothing was written.
         match cached.look(LeaseQueue::epoch) == epoch {
             true => Ok(()),
@@ -111,11 +112,7 @@ impl<K: RetrySink> LeaseCache<K> {
     async fn given_up(&self, due: &Checkpoint) -> Result<Revival<K::Token>> {
         let limit = self.inner.options.decision_time_max;
         let sink = self.inner.sink.as_ref();
-        let not_done = |reason: String| CacheError::NotDeadLettered {
-            queue: due.identity.queue,
-            offset: due.identity.offset,
-            reason,
-        };
+        let not_done = |reason| not_done(&due.identity, reason);
         let decided = outcome_of(async { sink.dead_letter(due).await }, limit).await;
         let revival = decided.map_err(|failure| not_done(failure.to_string()))?;
         match revival.kind {
@@ -125,6 +122,22 @@ impl<K: RetrySink> LeaseCache<K> {
                 Err(not_done("it would be delivered again".into()))
             }
         }
+    }
+}
+
+fn not_done(of: &DeliveryIdentity, reason: String) -> CacheError {
+    CacheError::NotDeadLettered {
+        queue: of.queue,
+        offset: of.offset,
+        reason,
+    }
+}
+
+/// Where what the sink requires does not hold, nothing was written, and the delivery goes on.
+fn refused(of: &DeliveryIdentity, error: Error) -> CacheError {
+    match error.kind() {
+        ErrorKind::Conflict => not_done(of, error.to_string()),
+        _ => error.into(),
     }
 }
 

@@ -141,6 +141,10 @@ mutants! {
     FifoForgetsTheAttemptId,
     /// The attempts of an ordered delivery are forgotten.
     FifoAttemptsForgotten,
+    /// In order, what is parked counts as given up already.
+    ParkedCountsAsGivenUp,
+    /// In order, a delivery that was given up is over when it is given up again.
+    GivenUpIsForgotten,
     /// A message that a filter skips stays open.
     SkippedStaysOpen,
     /// What can't be decoded is passed without a copy in quarantine.

@@ -51,6 +51,8 @@ pub struct Tuning {
 impl Tuning {
     /// More deliveries than a run has.
     const UNBOUNDED: u64 = 1_000_000;
+    /// More messages than a run has.
+    const HELD_MAX: usize = 10_000;
 
     /// The defaults in half of the runs, and bounds that are reached in the others.
     fn draw(random: &mut Random) -> Self {
@@ -63,6 +65,17 @@ impl Tuning {
             // Beyond the end of the table of delays.
             revives_max: [16, 2, 18][random.index(3)],
         }
+    }
+
+    /// How many messages of a queue may wait in memory behind others of their message groups,
+    /// before those that come after them are parked.
+    pub fn held_max(&self) -> usize {
+        self.leases_max.clamp(2, Self::HELD_MAX)
+    }
+
+    /// Whether a run has enough messages that some are parked.
+    pub fn parks_messages(&self) -> bool {
+        self.held_max() < Self::HELD_MAX
     }
 
     /// Whether so many deliveries may be out that receives are held back.

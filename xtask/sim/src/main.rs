@@ -16,7 +16,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use clap::Parser;
 use pop_model::Mutant;
 use pop_sim::{
-    mutation::{self, Search},
+    mutation,
     plan::Plan,
     pool::{Batch, HANGS, Total, run_all},
     regressions::REGRESSIONS,
@@ -100,8 +100,9 @@ fn dispatch(flags: &Flags) -> Result<()> {
         count: flags.seeds.unwrap_or(SEEDS),
         within: flags.time.map(Duration::from_secs),
         threads,
+        mutant: None,
     };
-    let total = run_all(&batch, || ());
+    let total = run_all(&batch);
     println!("{}", summary(&total, threads));
     match total.failed {
         None => Ok(()),
@@ -211,9 +212,11 @@ fn chosen_mutants(flags: &Flags) -> Result<Vec<Mutant>> {
 fn check_mutants(flags: &Flags, mutants: &[Mutant], threads: usize) -> Result<()> {
     if let [mutant] = mutants {
         let seeds_max = flags.seeds.unwrap_or_else(|| mutation::seeds_max(*mutant));
-        let search = mutation::search(*mutant, seeds_max, threads);
-        println!("{}", row(&search));
-        ensure!(search.total.failed.is_some(), "it was not noticed");
+        let total = mutation::search(*mutant, seeds_max, threads);
+        let noticed = total.failed.as_ref();
+        let noticed = noticed.map(|(seed, violation)| (*seed, violation.promise));
+        println!("{}", mutation::row(*mutant, seeds_max, noticed));
+        ensure!(noticed.is_some(), "it was not noticed");
         return Ok(());
     }
     let mut missed = Vec::new();
@@ -226,8 +229,8 @@ fn check_mutants(flags: &Flags, mutants: &[Mutant], threads: usize) -> Result<()
         }
         let ended = child.stderr(Stdio::null()).status()?;
         match ended.code() {
-            Some(0) => {}
-            Some(HANGS) => println!("{:32} noticed: it hangs", mutant.name()),
+            // One that hangs says so itself.
+            Some(0 | HANGS) => {}
             _ => missed.push(mutant.name()),
         }
     }
@@ -240,15 +243,4 @@ fn check_mutants(flags: &Flags, mutants: &[Mutant], threads: usize) -> Result<()
     );
     println!("All {} mutants were noticed.", mutants.len());
     Ok(())
-}
-
-fn row(search: &Search) -> String {
-    let name = search.mutant.name();
-    match &search.total.failed {
-        Some((seed, violation)) => format!(
-            "{name:32} at seed {seed:>4} of {}: {}",
-            search.seeds_max, violation.promise
-        ),
-        None => format!("{name:32} NOT NOTICED within {} seeds", search.seeds_max),
-    }
 }

@@ -6,8 +6,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use pop_model::Mutant;
 
 use crate::{
+    mutation,
     plan::Plan,
     run::{Report, run},
     sim::Counts,
@@ -17,6 +19,8 @@ use crate::{
 
 /// A seed that takes longer than this hangs: no simulated time passes any more.
 const SEED_TIME_MAX: Duration = Duration::from_secs(60);
+/// The same where a deliberate fault is on, and a hang is what one looks for.
+const MUTANT_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// How the program ends when a seed hangs.
 pub const HANGS: i32 = 3;
@@ -67,10 +71,12 @@ pub struct Batch {
     pub within: Option<Duration>,
     /// How many threads share them.
     pub threads: usize,
+    /// The deliberate fault that is on.
+    pub mutant: Option<Mutant>,
 }
 
-/// Runs seeds until one fails. `prepare` is called first in each thread.
-pub fn run_all(batch: &Batch, prepare: impl Fn() + Sync) -> Total {
+/// Runs seeds until one fails.
+pub fn run_all(batch: &Batch) -> Total {
     let watch = Stopwatch::start();
     let next = AtomicU64::new(batch.from);
     let end = batch.from.saturating_add(batch.count);
@@ -86,7 +92,7 @@ pub fn run_all(batch: &Batch, prepare: impl Fn() + Sync) -> Total {
             .iter()
             .map(|(current, began)| {
                 scope.spawn(|| {
-                    prepare();
+                    batch.mutant.into_iter().for_each(mutation::switch);
                     // Relaxed throughout: the numbers order nothing else.
                     while !stop.load(Ordering::Relaxed) && in_time() {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -105,12 +111,16 @@ pub fn run_all(batch: &Batch, prepare: impl Fn() + Sync) -> Total {
                 })
             })
             .collect();
+        let limit = match batch.mutant {
+            Some(_) => MUTANT_TIME_MAX,
+            None => SEED_TIME_MAX,
+        };
         while threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::park_timeout(Duration::from_millis(20));
             for (seed, began) in &running {
                 let took = millis(watch).saturating_sub(began.load(Ordering::Relaxed));
-                if u128::from(took) > SEED_TIME_MAX.as_millis() {
-                    hangs(seed.load(Ordering::Relaxed));
+                if u128::from(took) > limit.as_millis() {
+                    hangs(batch, seed.load(Ordering::Relaxed));
                 }
             }
         }
@@ -125,9 +135,18 @@ fn millis(watch: Stopwatch) -> u64 {
 }
 
 /// A thread that spins can't be ended: the program is.
-#[expect(clippy::print_stderr, reason = "the last word of a program that hangs")]
-fn hangs(seed: u64) -> ! {
-    eprintln!("P5 no wedge: seed {seed} hangs: no simulated time passes any more");
-    eprintln!("replay it with: cargo xtask sim --seed {seed}");
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the last word of a program that hangs"
+)]
+fn hangs(batch: &Batch, seed: u64) -> ! {
+    if let Some(mutant) = batch.mutant {
+        let found = Some((seed, "P5 no wedge: it hangs"));
+        println!("{}", mutation::row(mutant, batch.count, found));
+    } else {
+        eprintln!("P5 no wedge: seed {seed} hangs: no simulated time passes any more");
+        eprintln!("replay it with: cargo xtask sim --seed {seed}");
+    }
     std::process::exit(HANGS)
 }

@@ -25,7 +25,13 @@ impl Catalog {
         &self,
         group: &GroupName,
     ) -> Result<Option<Arc<Topic>>, BrokerError> {
-        match self.bury_topic(&TopicName::dead_letter(group)).await {
+        let name = TopicName::dead_letter(group);
+        // It may have been made in this moment.
+        let buried = async {
+            self.stored_topic(&name).await?;
+            self.bury_topic(&name).await
+        };
+        match buried.await {
             Ok(topic) => Ok(Some(topic)),
             Err(BrokerError::TopicNotFound(_)) => Ok(None),
             Err(error) => Err(error),

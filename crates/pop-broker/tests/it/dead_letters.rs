@@ -98,6 +98,7 @@ async fn a_stored_delivery_and_one_of_the_retry_queue_can_be_given_up() {
     assert!(world.receive("g", "orders").await.is_empty());
 }
 
+/// Mutant: GivenUpIsForgotten.
 #[tokio::test(start_paused = true)]
 async fn in_order_the_next_message_follows_and_a_repeated_call_is_answered_ok() {
     let world = World::new().await;

@@ -367,8 +367,8 @@ async fn a_queue_that_only_has_parked_messages_is_given_up_and_loaded_again() {
     assert_eq!(drain(&world, 7).await, expected);
 }
 
-/// P1. Mutant: what is settled counts as given up already, so that the consumer is told OK and
-/// no dead letter is written.
+/// P1. Mutant: ParkedCountsAsGivenUp. Then the consumer is told OK and no dead letter is
+/// written.
 #[tokio::test(start_paused = true)]
 async fn a_parked_message_is_not_given_up_by_a_handle_of_the_run_before() {
     let world = unread().await;

@@ -130,9 +130,7 @@ impl LeaseQueue {
     /// Takes a delivery that is out and not due, to bring it to another end.
     pub fn take(&mut self, identity: &DeliveryIdentity) -> Taken {
         match self.find(identity) {
-            // What is parked is settled, too, and comes again.
-            Found::Settled if self.is_ordered() && self.parked_count() > 0 => Taken::Over,
-            Found::Settled if self.is_ordered() => Taken::Settled,
+            Found::Settled if self.is_ordered() => self.settled_in_order(),
             Found::Settled => Taken::Stored,
             Found::Open(SlotState::Staged(_)) => Taken::Wait,
             Found::Open(SlotState::Buffered(_)) => {
@@ -140,6 +138,15 @@ impl LeaseQueue {
                 staged.map_or(Taken::Over, |due| Taken::Staged(Box::new(due)))
             }
             Found::Open(_) | Found::Earlier | Found::Other => Taken::Over,
+        }
+    }
+
+    fn settled_in_order(&self) -> Taken {
+        // What is parked is settled, too, and comes again.
+        let may_be_parked = self.parked_count() > 0 && !Mutant::ParkedCountsAsGivenUp.is_on();
+        match may_be_parked || Mutant::GivenUpIsForgotten.is_on() {
+            true => Taken::Over,
+            false => Taken::Settled,
         }
     }
 

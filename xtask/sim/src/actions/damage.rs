@@ -2,7 +2,7 @@
 
 use pop_store::testkit::Random;
 
-use super::settle;
+use super::{operate, settle};
 use crate::{op::Op, sim::Sim, violation::Checked, world::Origin};
 
 /// The most messages of a run that are damaged.
@@ -47,7 +47,8 @@ pub(super) async fn damage_a_message(sim: &mut Sim, random: &mut Random) -> Chec
 }
 
 /// Takes up a record in quarantine: most often its message is made readable first, and it
-/// is put back to work; or it is given up.
+/// is put back to work; or it is given up. Messages may end by their age in between, which
+/// neither what waits in quarantine nor what was put back to work may lose.
 pub(super) async fn take_up_a_record(sim: &mut Sim, random: &mut Random) -> Checked {
     // While the store has trouble it can't be listed.
     let Ok(records) = sim.world.put_away().await? else {
@@ -67,6 +68,10 @@ pub(super) async fn take_up_a_record(sim: &mut Sim, random: &mut Random) -> Chec
         sim.note(format_args!("m{message} is what it was"));
         sim.model.repaired(message);
     }
+    let is_slow = random.chance(1, 2);
+    if is_slow {
+        operate::grow_old(sim).await?;
+    }
     if record.group.is_some() && !sim.model.is_clear(message) {
         return Ok(());
     }
@@ -77,5 +82,9 @@ pub(super) async fn take_up_a_record(sim: &mut Sim, random: &mut Random) -> Chec
         is_dropped: random.chance(1, 5),
     }];
     ops.extend(settle::others(sim, random));
-    sim.perform(ops).await.map(drop)
+    sim.perform(ops).await?;
+    if is_slow {
+        operate::grow_old(sim).await?;
+    }
+    Ok(())
 }

@@ -1,9 +1,11 @@
 //! Topics and groups that are deleted, whatever is out of them, and made again.
 
-use pop_broker::BrokerError;
-use pop_store::testkit::Random;
+use std::time::Duration;
 
-use super::{power, settle};
+use pop_broker::BrokerError;
+use pop_store::testkit::{Call, Fault, Random};
+
+use super::{consume, power, settle};
 use crate::{
     op::{Answer, Op},
     sim::{Sim, WOKEN_WITHIN},
@@ -14,6 +16,8 @@ use crate::{
 const DELETIONS_MAX: u32 = 3;
 /// So often something is tried while the store has trouble; all of that ends before.
 const TRIES_MAX: u32 = 300;
+/// So many receive from what is deleted in that moment, and so many give a delivery up.
+const WORKERS: usize = 3;
 /// How long until it is tried again.
 const PAUSE_MS: u64 = 100;
 
@@ -47,6 +51,10 @@ async fn delete(sim: &mut Sim, random: &mut Random, doomed: Doomed) -> Checked {
     sim.deletions += 1;
     let mut ops = vec![doomed.deletion()];
     ops.extend(settle::others(sim, random));
+    if random.chance(1, 2) {
+        ops.extend(doomed.work(sim, random));
+        slow_down(sim, random);
+    }
     let answers = sim.perform(ops).await?;
     let is_whole = answers
         .iter()
@@ -78,6 +86,37 @@ impl Doomed {
                 with_letters,
             },
         }
+    }
+
+    /// What clients do with it meanwhile: receives, and writes that the deletion waits for.
+    fn work(self, sim: &mut Sim, random: &mut Random) -> Vec<Op> {
+        let mut ops = Vec::new();
+        for _ in 0..WORKERS {
+            let mut op = consume::any_receive(sim, random);
+            if let Op::Receive { group, topic, .. } = &mut op {
+                match self {
+                    Self::Topic(of) => *topic = of,
+                    Self::Group { group: of, .. } => *group = of,
+                }
+            }
+            ops.push(op);
+        }
+        let mut out = sim.model.out();
+        out.retain(|(delivery, _)| {
+            let of = &sim.model.deliveries[*delivery];
+            match self {
+                Self::Topic(topic) => sim.model.messages[of.message].content.topic == topic,
+                Self::Group { group, .. } => of.group == group,
+            }
+        });
+        for _ in 0..WORKERS.min(out.len()) {
+            let (delivery, _) = out.swap_remove(random.index(out.len()));
+            ops.push(Op::GiveUp {
+                delivery,
+                handle: 0,
+            });
+        }
+        ops
     }
 
     /// Whether it was not deleted, as the broker says once it serves.
@@ -129,6 +168,16 @@ impl Doomed {
             (Op::Receive { topic, .. }, Self::Topic(of)) => *topic == of,
             (Op::Receive { group, .. }, Self::Group { group: of, .. }) => *group == of,
             _ => false,
+        }
+    }
+}
+
+/// Every call of the store is a little late, so that the deletion meets others halfway.
+fn slow_down(sim: &Sim, random: &mut Random) {
+    for call in [Call::Write, Call::Scan, Call::MultiGet, Call::Get] {
+        for nth in 1..=8 {
+            let late = Duration::from_micros(random.below(5_000));
+            sim.world.faults.arm(call, nth, Fault::Delay(late));
         }
     }
 }

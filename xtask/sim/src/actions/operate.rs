@@ -57,3 +57,14 @@ pub(super) async fn end_the_old(sim: &mut Sim, random: &mut Random) -> Checked {
     sim.rest([0, 0, 3, 20][random.index(4)]).await;
     Ok(())
 }
+
+/// Everything that was sent grows so old that it ends.
+pub(super) async fn grow_old(sim: &mut Sim) -> Checked {
+    let Some(keep) = sim.model.keep() else {
+        return Ok(());
+    };
+    sim.advance(keep + 1);
+    sim.perform(vec![Op::ConfirmClock]).await?;
+    sim.rest(20).await;
+    Ok(())
+}

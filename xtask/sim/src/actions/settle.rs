@@ -59,8 +59,7 @@ pub(super) async fn acknowledge(sim: &mut Sim, random: &mut Random) -> Checked {
     sim.perform(ops).await.map(drop)
 }
 
-/// Gives deliveries up: those that are out, or that may be over. Not those of groups that
-/// consume in order, where one that is not out may be told that it was given up.
+/// Gives deliveries up: those that are out, or that may be over.
 pub(super) async fn give_up(sim: &mut Sim, random: &mut Random) -> Checked {
     let mut out = sim.model.out();
     let mut deliveries = Vec::new();
@@ -76,13 +75,17 @@ pub(super) async fn give_up(sim: &mut Sim, random: &mut Random) -> Checked {
     {
         deliveries = vec![any];
     }
-    deliveries.retain(|it| !sim.cast.groups[sim.model.deliveries[*it].group].is_fifo);
     let ops = deliveries.into_iter().map(|delivery| Op::GiveUp {
         delivery,
         handle: random.index(8),
     });
-    let ops = ops.collect();
-    sim.perform(ops).await.map(drop)
+    let ops: Vec<Op> = ops.collect();
+    sim.perform(ops.clone()).await?;
+    if random.chance(1, 3) {
+        // As if the answers were lost.
+        sim.perform(ops).await?;
+    }
+    Ok(())
 }
 
 /// The time is up, and the broker may not have looked yet.
@@ -146,13 +149,18 @@ pub(super) async fn change_to_an_equal_deadline(sim: &mut Sim, random: &mut Rand
     let now = sim.world.now();
     let out = sim.model.out().into_iter();
     let mut out: Vec<_> = out.filter(|(_, it)| it.until_at_least > now).collect();
+    let stay = sim.cast.tuning.stay_ms;
+    let outlasts = |(_, lease): &(usize, Lease)| lease.until_at_least > now + stay;
+    let is_stored = random.chance(2, 3) && out.iter().any(outlasts);
+    if is_stored {
+        out.retain(outlasts);
+    }
     if out.is_empty() {
         return Ok(());
     }
     let (delivery, lease) = out.swap_remove(random.index(out.len()));
-    let stay = sim.cast.tuning.stay_ms;
-    if random.chance(1, 2) && lease.until_at_least > now + stay {
-        // By then it is stored.
+    if is_stored {
+        // By then it is.
         sim.advance(stay);
         sim.rest(120).await;
     }

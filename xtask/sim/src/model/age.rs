@@ -1,8 +1,8 @@
 //! Messages that end by their age: which may have ended, and what must be kept.
 //!
 //! A message that is old enough may end at any moment, for every group that does not refer
-//! to it. What is out, what is to be delivered again and what is in quarantine refers to
-//! its message; a group that consumes in order keeps nothing.
+//! to it. What is out, what is to be delivered again, what is in quarantine and what was put
+//! back to work refers to its message; a group that consumes in order keeps nothing.
 
 use std::collections::BTreeMap;
 

@@ -108,6 +108,7 @@ impl Model {
         let track = &mut self.tracks[group][message];
         let died = if letters_stay { track.died() } else { 0 };
         *track = Track::new(states).that_died(died);
+        self.put_back.remove(&(group, message));
         self.file(group, message);
         self.recent.remove(&(group, message));
     }

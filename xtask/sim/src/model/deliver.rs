@@ -1,6 +1,6 @@
 //! Messages that were handed out, or may have been.
 
-use super::{Arrived, Handed, Lease, Millis, Model, State, Window};
+use super::{Arrived, Handed, Lease, Millis, Model, State, Void, Window};
 use crate::violation::{Checked, Violation};
 
 impl Model {
@@ -41,9 +41,13 @@ impl Model {
             group_life: self.groups[group].count,
             message,
             handles: vec![handle],
+            void: Void::No,
         });
-        if self.cast.groups[group].is_fifo && self.messages[message].place.is_none() {
-            self.lies_at(message, arrived.place);
+        if self.cast.groups[group].is_fifo {
+            if self.messages[message].place.is_none() {
+                self.lies_at(message, arrived.place);
+            }
+            self.has_read(group, self.messages[message].content.topic, arrived.place);
         }
         self.file(group, message);
         self.is_stored(message);

@@ -8,6 +8,7 @@ mod age;
 mod delete;
 mod deliver;
 mod end;
+mod give_up;
 mod order;
 mod quarantine;
 mod ready;
@@ -18,7 +19,7 @@ mod settle;
 mod state;
 mod track;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use end::Findings;
 pub use quarantine::Redriven;
@@ -111,6 +112,16 @@ pub struct Handed {
     pub message: usize,
     /// Its handles: the first, and one for each change.
     pub handles: Vec<String>,
+    /// A reset made it void.
+    void: Void,
+}
+
+/// Whether a reset made a delivery void.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Void {
+    No,
+    Maybe,
+    Yes,
 }
 
 /// Whether a group is subscribed to a topic.
@@ -139,6 +150,8 @@ pub struct Model {
     topics: Vec<Lives>,
     groups: Vec<Lives>,
     ages: Ages,
+    // Group and message: what was put back to work, and refers to its message from then on.
+    put_back: BTreeSet<(usize, usize)>,
     // Sends that go on.
     unanswered: BTreeSet<usize>,
     durable_until: Millis,
@@ -147,6 +160,10 @@ pub struct Model {
     // By group: how many deliveries of earlier lives may be out. They are counted when the
     // broker meets them, and not before.
     of_earlier_lives: Vec<u64>,
+    // By group in order, topic and queue: up to which offset this life has read.
+    read: BTreeMap<(usize, usize, u32), u64>,
+    // Group and topic: something went wrong during a receive of this life.
+    failed_reads: BTreeSet<(usize, usize)>,
 }
 
 impl Model {
@@ -164,10 +181,13 @@ impl Model {
             topics: vec![Lives::default(); topics],
             groups: vec![Lives::default(); groups],
             ages: Ages::default(),
+            put_back: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             durable_until: 0,
             of_this_life: 0,
             of_earlier_lives: vec![0; groups],
+            read: BTreeMap::new(),
+            failed_reads: BTreeSet::new(),
             cast,
         }
     }
@@ -181,7 +201,7 @@ impl Model {
     fn file(&mut self, group: usize, message: usize) {
         let sent = &self.messages[message];
         let topic = sent.content.topic;
-        if sent.age.may_have_ended {
+        if sent.age.may_have_ended && !self.put_back.contains(&(group, message)) {
             let is_fifo = self.cast.groups[group].is_fifo;
             let track = &mut self.tracks[group][message];
             if track.maybe(|state| Self::may_lose(is_fifo, state)) {

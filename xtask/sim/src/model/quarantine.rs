@@ -95,7 +95,10 @@ impl Model {
             _ => None,
         };
         let is_allowed = match told {
-            Told::Ok => can_be && track.observe(at.time, becomes),
+            Told::Ok => {
+                self.put_back.insert((group, message));
+                can_be && track.observe(at.time, becomes)
+            }
             Told::Over => !can_be,
             Told::Refused | Told::Gone => true,
             Told::Doubt => {

@@ -1,6 +1,6 @@
 //! Setting where a group goes on: what is out is void from then on.
 
-use super::{Model, State, Told, Track};
+use super::{Model, State, Told, Track, Void};
 
 /// Where a group is to go on in a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,13 @@ impl Model {
                 continue;
             };
             self.messages[message].may_be_put_away_again = true;
+            self.put_back.remove(&(group, message));
+            let is_sure = told == Told::Ok && self.messages[message].place.is_some();
+            self.is_void(
+                group,
+                message,
+                if is_sure { Void::Yes } else { Void::Maybe },
+            );
             let track = &mut self.tracks[group][message];
             let died = track.died();
             let before = track.states().iter();

@@ -8,6 +8,7 @@ impl Model {
     /// Another life of the broker begins.
     pub fn lives_anew(&mut self) {
         self.of_this_life = self.deliveries.len();
+        self.reads_anew();
         for group in 0..self.cast.groups.len() {
             let is_out = |state| matches!(state, State::Leased(_));
             let of_group = self.open[group].iter().flatten();

@@ -25,29 +25,6 @@ impl Model {
         )
     }
 
-    /// A delivery that was given up was answered.
-    ///
-    /// # Errors
-    ///
-    /// As for an acknowledgement.
-    pub fn given_up(&mut self, delivery: Delivery, told: Told, at: Window) -> Checked {
-        let attempts_max = self.attempts_max_of(delivery);
-        let may_be_told_again = self.may_be_told_again(delivery);
-        self.settled(
-            delivery,
-            told,
-            at,
-            "a giving up",
-            |state| match state {
-                State::Leased(lease) if lease.delivery == Some(delivery) => Some(State::Dead),
-                // What is settled may have been given up, and the answer lost.
-                state if state.is_final() && may_be_told_again => Some(state),
-                _ => None,
-            },
-            |state| state.change_refused(delivery, at.answered, attempts_max),
-        )
-    }
-
     /// A change of the invisible duration was answered.
     ///
     /// # Errors
@@ -92,11 +69,11 @@ impl Model {
         self.is_of_this_life(delivery) && same.next().is_none()
     }
 
-    fn attempts_max_of(&self, delivery: Delivery) -> u32 {
+    pub(super) fn attempts_max_of(&self, delivery: Delivery) -> u32 {
         self.cast.groups[self.deliveries[delivery].group].attempts_max
     }
 
-    fn settled(
+    pub(super) fn settled(
         &mut self,
         delivery: Delivery,
         told: Told,

@@ -38,36 +38,41 @@ impl Op {
                     ..
                 },
                 Answer::Received(outcome),
-            ) => match outcome {
-                Some(Ok(_)) => {
-                    model.has_received(*group, *topic);
-                    Ok(())
+            ) => {
+                if !at.is_calm {
+                    model.may_have_failed_to_read(*group, *topic);
                 }
-                Some(Err(error)) => {
-                    told::<()>(
-                        Err(error),
-                        model.may_be_gone(Some(*group), *topic, at.asked),
-                    )?;
-                    let is_refused = match error {
-                        BrokerError::Store(error) => error.kind() == ErrorKind::Unavailable,
-                        BrokerError::TooManyInFlight(_) => true,
-                        _ => false,
-                    };
-                    if !is_refused {
-                        let at = Window {
-                            is_calm: false,
-                            ..at
-                        };
-                        model.may_have_received(*group, *topic, *invisible_ms, at);
+                match outcome {
+                    Some(Ok(_)) => {
+                        model.has_received(*group, *topic);
+                        Ok(())
                     }
-                    Ok(())
+                    Some(Err(error)) => {
+                        told::<()>(
+                            Err(error),
+                            model.may_be_gone(Some(*group), *topic, at.asked),
+                        )?;
+                        let is_refused = match error {
+                            BrokerError::Store(error) => error.kind() == ErrorKind::Unavailable,
+                            BrokerError::TooManyInFlight(_) => true,
+                            _ => false,
+                        };
+                        if !is_refused {
+                            let at = Window {
+                                is_calm: false,
+                                ..at
+                            };
+                            model.may_have_received(*group, *topic, *invisible_ms, at);
+                        }
+                        Ok(())
+                    }
+                    None => {
+                        model.may_have_repeated(*group, *topic, *number, *invisible_ms, at);
+                        model.may_have_received(*group, *topic, *invisible_ms, at);
+                        Ok(())
+                    }
                 }
-                None => {
-                    model.may_have_repeated(*group, *topic, *number, *invisible_ms, at);
-                    model.may_have_received(*group, *topic, *invisible_ms, at);
-                    Ok(())
-                }
-            },
+            }
             (Self::Ack { delivery, .. }, Answer::Acked(outcome)) => {
                 let told = told_of(*delivery, outcome.as_ref(), at, model)?;
                 model.acked(*delivery, told, at)

@@ -83,7 +83,7 @@ impl World {
         let tuning = cast.tuning;
         options.cache.stay = Duration::from_millis(tuning.stay_ms);
         options.cache.leases_max = tuning.leases_max;
-        options.cache.held_max = tuning.leases_max.clamp(2, 10_000);
+        options.cache.held_max = tuning.held_max();
         options.cache.idle_after = Duration::from_millis(tuning.idle_after_ms);
         options.cache.in_flight_per_group_max = tuning.in_flight_max;
         options.retention = tuning.keep_ms.map(Duration::from_millis);
