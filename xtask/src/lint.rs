@@ -3,12 +3,13 @@
 use anyhow::Result;
 use xshell::{Shell, cmd};
 
-/// Every backend and the conformance kit, so that no line goes unread.
+/// Every backend, the conformance kit and the adapters, so that no line goes unread.
 pub const EVERYTHING: &str =
-    "pop-broker/full,pop-benches/full,pop-powerloss/full,pop-store/testkit";
+    "pop-broker/full,pop-benches/full,pop-powerloss/full,pop-store/testkit,kv-restore/openraft";
 
 /// As much of [`EVERYTHING`] as rustc builds alone.
-pub const RUST_ALONE: &str = "pop-broker/sled,pop-benches/sled,pop-store/testkit";
+pub const RUST_ALONE: &str =
+    "pop-broker/sled,pop-benches/sled,pop-store/testkit,kv-restore/openraft";
 
 /// Checks the format.
 ///

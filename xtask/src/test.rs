@@ -11,6 +11,9 @@ use crate::{native, workspace};
 /// together, so each gets a run of its own: that is how a missing `cfg` shows.
 const PER_BACKEND: [&str; 2] = ["pop-store", "pop-broker"];
 
+/// What is off unless somebody asks for it, and is tested all the same.
+const ADAPTERS: &str = "kv-restore/openraft";
+
 /// Runs the tests of `selection`; without one, of all that rustc builds alone.
 ///
 /// # Errors
@@ -50,7 +53,7 @@ pub fn others(sh: &Shell) -> Result<()> {
             packages.extend(["-p".to_owned(), package.name]);
         }
     }
-    cmd!(sh, "cargo test {packages...}").run()?;
+    cmd!(sh, "cargo test {packages...} --features {ADAPTERS}").run()?;
     Ok(())
 }
 

@@ -19,6 +19,9 @@ mod source;
 mod target;
 pub mod transport;
 
+#[cfg(feature = "openraft")]
+pub mod raft;
+
 mod admission;
 mod backoff;
 mod digest;

@@ -93,6 +93,16 @@ pub struct Session {
 }
 
 impl Session {
+    /// A look at the session that does not keep it alive.
+    #[cfg(feature = "openraft")]
+    pub(crate) fn downgrade(&self) -> WeakSession {
+        WeakSession {
+            id: self.id,
+            wishes: Arc::clone(&self.token.0),
+            outcome: self.outcome.clone(),
+        }
+    }
+
     pub(crate) fn new(
         id: SessionId,
         request: Request,
@@ -187,5 +197,24 @@ impl Session {
     /// Lets it go on when the last handle is dropped.
     pub fn detach(&self) {
         self.token.0.detached.store(true, Ordering::Relaxed);
+    }
+}
+
+/// See [`Session::downgrade`].
+#[cfg(feature = "openraft")]
+#[derive(Debug)]
+pub(crate) struct WeakSession {
+    pub(crate) id: SessionId,
+    wishes: Arc<Wishes>,
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
+#[cfg(feature = "openraft")]
+impl WeakSession {
+    /// Asks the session to end, and waits until it has.
+    pub(crate) async fn end(mut self) {
+        ask_to_stop(&self.wishes.stop, Stop::Cancelled);
+        // A channel that is closed is a session that is over.
+        let _ = self.outcome.wait_for(Option::is_some).await;
     }
 }

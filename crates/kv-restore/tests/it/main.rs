@@ -13,6 +13,8 @@ mod content;
 mod kit;
 mod load;
 mod naive;
+#[cfg(feature = "openraft")]
+mod raft;
 mod seed;
 mod shape;
 mod sharing;
