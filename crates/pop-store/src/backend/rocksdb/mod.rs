@@ -12,6 +12,7 @@
 mod bulk;
 mod error;
 mod options;
+mod page;
 mod snapshot;
 mod stall;
 
