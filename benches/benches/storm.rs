@@ -20,6 +20,10 @@ use pop_model::{
 use pop_store::{Durability, Store};
 use tokio::runtime::Runtime;
 
+/// That of the broker.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const INVISIBLE_FOR: Duration = Duration::from_secs(60);
 const START: LeaseTime = LeaseTime::from_millis(1_000_000_000);
 /// Round trips of the foreground that its 99th percentile is taken of.

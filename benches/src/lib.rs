@@ -14,7 +14,7 @@ use pop_model::{
     Checkpoint, DeliveryIdentity, Generation, GroupId, Incarnation, LeaseTime, Offset, QueueId,
     RetryKind, SubscriptionEpoch, SubscriptionQueue, TopicId,
 };
-use pop_store::{MemStore, Store, table::KEYSPACES};
+use pop_store::{Keyspace, MemStore, Store, table::KEYSPACES};
 
 /// The backends that this build has, by name.
 #[must_use]
@@ -38,26 +38,33 @@ pub fn backends() -> Vec<&'static str> {
 ///
 /// If it can't be opened, or is not in this build.
 #[must_use]
+pub fn open(backend: &str, folder: &Path) -> Arc<dyn Store> {
+    open_with(backend, folder, &KEYSPACES)
+}
+
+/// Opens a backend in `folder`, with these keyspaces.
+///
+/// # Panics
+///
+/// If it can't be opened, or is not in this build.
+#[must_use]
 #[cfg_attr(
     not(any(feature = "fjall", feature = "rocksdb", feature = "sled")),
     expect(unused_variables, reason = "memory needs no folder")
 )]
-pub fn open(backend: &str, folder: &Path) -> Arc<dyn Store> {
+pub fn open_with(backend: &str, folder: &Path, keyspaces: &[Keyspace]) -> Arc<dyn Store> {
+    #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+    let options = pop_store::OpenOptions::new(keyspaces);
     match backend {
-        "memory" => Arc::new(MemStore::new(&KEYSPACES)),
+        "memory" => Arc::new(MemStore::new(keyspaces)),
         #[cfg(feature = "fjall")]
-        "fjall" => Arc::new(opened(pop_store::FjallStore::open(folder, options()))),
+        "fjall" => Arc::new(opened(pop_store::FjallStore::open(folder, options))),
         #[cfg(feature = "rocksdb")]
-        "rocksdb" => Arc::new(opened(pop_store::RocksStore::open(folder, options()))),
+        "rocksdb" => Arc::new(opened(pop_store::RocksStore::open(folder, options))),
         #[cfg(feature = "sled")]
-        "sled" => Arc::new(opened(pop_store::SledStore::open(folder, options()))),
+        "sled" => Arc::new(opened(pop_store::SledStore::open(folder, options))),
         other => panic!("backend {other} is not in this build"),
     }
-}
-
-#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
-fn options() -> pop_store::OpenOptions {
-    pop_store::OpenOptions::new(&KEYSPACES)
 }
 
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
@@ -127,7 +134,17 @@ pub fn now() -> Instant {
 /// Where the system does not tell.
 #[must_use]
 pub fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux tells");
+    cpu_seconds_of("self")
+}
+
+/// CPU seconds that a process has used so far, to a hundredth.
+///
+/// # Panics
+///
+/// Where the system does not tell.
+#[must_use]
+pub fn cpu_seconds_of(process: &str) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("Linux tells");
     // After the name in parentheses: utime and stime are the 12th and 13th field.
     let (_, fields) = stat.rsplit_once(')').expect("it has a name");
     let ticks = fields.split_whitespace().skip(11).take(2);

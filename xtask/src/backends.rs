@@ -96,6 +96,13 @@ impl FromStr for Selection {
     }
 }
 
+/// The features of a broker with `backends`: they, and what its program has on any of them.
+pub fn broker_features(backends: &[Backend]) -> String {
+    let features = backends.iter().filter_map(|it| it.feature());
+    let features: Vec<_> = features.chain(["mimalloc"]).collect();
+    features.join(",")
+}
+
 /// A list for `--features`; empty if `backends` need none.
 pub fn features(backends: &[Backend]) -> String {
     let features: Vec<_> = backends.iter().filter_map(|it| it.feature()).collect();
@@ -128,6 +135,7 @@ mod tests {
     #[test]
     fn memory_needs_no_feature() {
         assert_eq!(features(&[Backend::Memory]), "");
+        assert_eq!(broker_features(&[Backend::Memory]), "mimalloc");
         assert_eq!(features(&Backend::ALL), "fjall,sled,rocksdb");
     }
 }

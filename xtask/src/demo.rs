@@ -3,7 +3,7 @@
 use anyhow::Result;
 use xshell::cmd;
 
-use crate::backends::{Backend, features};
+use crate::backends::{Backend, broker_features};
 use crate::workspace;
 
 /// Builds the broker and the example that talks to it, and runs the example.
@@ -15,7 +15,7 @@ pub fn run(store: Option<Backend>) -> Result<()> {
     let sh = workspace::shell()?;
     let store = store.unwrap_or(Backend::Fjall);
     let broker = workspace::broker(&sh, &[store])?;
-    let features = features(&[store]);
+    let features = broker_features(&[store]);
     let store = store.name();
     cmd!(
         sh,

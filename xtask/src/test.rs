@@ -3,7 +3,7 @@
 use anyhow::Result;
 use xshell::{Shell, cmd};
 
-use crate::backends::{Backend, Selection};
+use crate::backends::{Backend, Selection, broker_features};
 use crate::steps::Steps;
 use crate::{native, workspace};
 
@@ -68,7 +68,7 @@ pub fn on(sh: &Shell, backend: Backend) -> Result<()> {
     let store: Vec<_> = ["testkit"].into_iter().chain(feature).collect();
     let store = store.join(",");
     cmd!(sh, "cargo test -p pop-store --features {store}").run()?;
-    let broker = feature.unwrap_or_default();
+    let broker = broker_features(&[backend]);
     cmd!(
         sh,
         "cargo test -p pop-broker --no-default-features --features {broker}"

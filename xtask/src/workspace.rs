@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use xshell::{Shell, cmd};
 
-use crate::backends::{Backend, features};
+use crate::backends::{Backend, broker_features};
 use crate::native;
 
 /// The folder of the root manifest.
@@ -97,7 +97,7 @@ fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
 /// If a backend needs something that isn't installed, or the build fails.
 pub fn broker(sh: &Shell, backends: &[Backend]) -> Result<PathBuf> {
     native::require(sh, backends)?;
-    let features = features(backends);
+    let features = broker_features(backends);
     let messages = cmd!(
         sh,
         "cargo build -p pop-broker --bin pop-broker --no-default-features --features {features}
