@@ -68,6 +68,11 @@ pub fn on(sh: &Shell, backend: Backend) -> Result<()> {
     let broker = feature.unwrap_or_default();
     cmd!(
         sh,
+        "cargo test -p kv-restore --features {broker} --test it backends"
+    )
+    .run()?;
+    cmd!(
+        sh,
         "cargo test -p pop-broker --no-default-features --features {broker}"
     )
     .run()?;
