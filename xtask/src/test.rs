@@ -71,6 +71,11 @@ pub fn on(sh: &Shell, backend: Backend) -> Result<()> {
     let broker = broker_features(&[backend]);
     cmd!(
         sh,
+        "cargo test -p kv-restore --features {broker} --test it backends"
+    )
+    .run()?;
+    cmd!(
+        sh,
         "cargo test -p pop-broker --no-default-features --features {broker}"
     )
     .run()?;

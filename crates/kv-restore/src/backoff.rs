@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{RestoreError, Retry};
+use crate::{ErrorKind, RestoreError, Retry};
 
 /// Doubling pauses with jitter, up to a cap.
 ///
@@ -52,6 +52,8 @@ impl Backoff {
     pub fn after(&mut self, error: &RestoreError, random: u64) -> Option<Duration> {
         match error.retry() {
             Retry::Now => Some(Duration::ZERO),
+            // Somebody has to free some first.
+            Retry::Later if error.kind() == ErrorKind::NoSpace => Some(self.cap),
             Retry::Later => Some(self.next(random)),
             Retry::NewerSnapshot | Retry::Never => None,
         }

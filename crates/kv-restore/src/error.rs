@@ -100,6 +100,9 @@ pub enum ErrorKind {
     SourceGone,
     /// The target could not take the rows.
     Staging,
+    /// The target's disk is full. Its old content is in use, and what was loaded is thrown
+    /// away for the room that it takes: free some space.
+    NoSpace,
     /// The target could not be switched.
     Commit(Switch),
     /// What is installed, or being installed, is newer.
@@ -130,7 +133,7 @@ impl ErrorKind {
             Self::Idle => AbortCode::Idle,
             Self::TooSlow => AbortCode::TooSlow,
             Self::SourceGone => AbortCode::SourceGone,
-            Self::Staging => AbortCode::Staging,
+            Self::Staging | Self::NoSpace => AbortCode::Staging,
             Self::Commit(_) => AbortCode::Commit,
             Self::Obsolete | Self::StaleEpoch => AbortCode::Obsolete,
             Self::Superseded => AbortCode::Superseded,
@@ -154,6 +157,7 @@ impl fmt::Display for ErrorKind {
             Self::PeerAborted(code) => write!(f, "the other side gave up: {code}"),
             Self::SourceGone => f.write_str("the source does not have the snapshot"),
             Self::Staging => f.write_str("the target can't take the rows"),
+            Self::NoSpace => f.write_str("the target's disk is full"),
             Self::Commit(Switch::NotDone) => {
                 f.write_str("the target can't be switched, the old content is in use")
             }
@@ -205,14 +209,32 @@ impl Failure {
         }
     }
 
-    /// A failure of this kind that a store reported.
+    /// A failure of this kind that a store reported; a full disk is a kind of its own.
     #[must_use]
     pub fn of_store(kind: ErrorKind, error: pop_store::Error) -> Self {
+        let is_full = error.kind() == pop_store::ErrorKind::NoSpace;
         Self {
-            kind,
+            kind: if is_full { ErrorKind::NoSpace } else { kind },
             detail: error.to_string(),
             source: Some(Arc::new(error)),
         }
+    }
+}
+
+impl Failure {
+    /// Whether what was loaded is to be thrown away, and no later session goes on with it:
+    /// it may be wrong, or is not needed, or its room is.
+    #[must_use]
+    pub fn spoils_staging(&self) -> bool {
+        matches!(
+            self.kind,
+            ErrorKind::Corrupt(_)
+                | ErrorKind::Protocol
+                | ErrorKind::Obsolete
+                | ErrorKind::StaleEpoch
+                | ErrorKind::Superseded
+                | ErrorKind::NoSpace
+        )
     }
 }
 
@@ -314,6 +336,7 @@ impl RestoreError {
             | ErrorKind::Idle
             | ErrorKind::TooSlow
             | ErrorKind::PeerAborted(_)
+            | ErrorKind::NoSpace
             | ErrorKind::Stalled
             | ErrorKind::TaskLost => Retry::Later,
             ErrorKind::Begin | ErrorKind::Staging | ErrorKind::Commit(Switch::NotDone) => {

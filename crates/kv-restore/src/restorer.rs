@@ -233,9 +233,6 @@ impl Restorer {
         if completer.request().hold {
             core = core.holding();
         }
-        if let Some(begun) = self.target.begun() {
-            core = core.resuming(begun.clone());
-        }
         let ports = Ports {
             target: self.target.clone(),
             transport: Arc::clone(&self.transport),

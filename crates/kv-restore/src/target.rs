@@ -1,13 +1,18 @@
 //! Where a snapshot lands: a store, and the seals that say what it holds.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
+use bytes::Bytes;
 use pop_store::{Entry, Error, Keyspace, Scan, Staging, Store, WriteBatch};
 
 use crate::{
     ErrorKind, Failure, Resume, Seal, SnapshotRef, Switch, digest::above, fence, frame::Row,
 };
 
+mod point;
 pub(crate) mod seal;
 
 /// A store that snapshots are installed into.
@@ -47,10 +52,6 @@ impl Target {
     pub fn resuming(mut self, begun: Resume) -> Self {
         self.begun = Some(begun);
         self
-    }
-
-    pub(crate) fn begun(&self) -> Option<&Resume> {
-        self.begun.as_ref()
     }
 
     /// What a space holds, as the store says and not as anybody remembers.
@@ -101,35 +102,107 @@ impl Target {
     }
 
     /// Makes room, unless the snapshot is installed already.
-    pub(crate) async fn open(&self, at: &SnapshotRef) -> Result<Result<Load, Seal>, Failure> {
+    pub(crate) async fn open(&self, at: &SnapshotRef, keep: Keep) -> Result<Room, Failure> {
         if let Some(seal) = self.covered(at).await? {
-            return Ok(Err(seal));
+            return Ok(Room::Needless(seal));
         }
         let keyspaces = self
             .keyspaces(at)
             .map_err(|flaw| Failure::new(ErrorKind::Protocol, flaw))?;
         let mut staged = keyspaces.clone();
         staged.extend(self.seals);
-        let staging = self.store.begin_replace(&staged).await;
-        let staging = staging.map_err(|it| Failure::of_store(ErrorKind::Begin, it))?;
-        Ok(Ok(Load {
+        let (staging, begun) = self
+            .begin(at, &staged)
+            .await
+            .map_err(|it| Failure::of_store(ErrorKind::Begin, it))?;
+        let load = Load {
             target: self.clone(),
-            staging,
+            staging: Some(staging),
             keyspaces,
-        }))
+            keep,
+        };
+        Ok(Room::Made(load, begun))
+    }
+
+    /// Opens a staging, and says how far an earlier session filled it.
+    async fn begin(
+        &self,
+        at: &SnapshotRef,
+        staged: &[Keyspace],
+    ) -> Result<(Box<dyn Staging>, Option<Resume>), Error> {
+        if !self.store.capabilities().resumable_replace {
+            return Ok((self.store.begin_replace(staged).await?, self.begun.clone()));
+        }
+        let name = point::name(at);
+        let resumed = self.store.resume_replace(staged, name.clone()).await?;
+        let Some(found) = resumed.point else {
+            return Ok((resumed.staging, None));
+        };
+        if let Some(begun) = point::decode(found) {
+            tracing::info!(totals = %begun.totals, "going on with an earlier session");
+            return Ok((resumed.staging, Some(begun)));
+        }
+        tracing::warn!("the point of an earlier session can't be read: all is moved again");
+        resumed.staging.abort().await?;
+        let anew = self.store.resume_replace(staged, name).await?;
+        Ok((anew.staging, None))
     }
 }
 
-/// A content on its way. Dropped, it leaves the target as it was.
+/// What a target did for a session.
+pub(crate) enum Room {
+    /// It made room, in which the rows up to here are already.
+    Made(Load, Option<Resume>),
+    /// It holds the snapshot.
+    Needless(Seal),
+}
+
+/// Whether a content that is let go of may be gone on with. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keep {
+    forgotten: Arc<AtomicBool>,
+}
+
+impl Keep {
+    /// What was loaded is to be thrown away.
+    pub(crate) fn forget(&self) {
+        // Read by the drop that follows in the same task.
+        self.forgotten.store(true, Ordering::Relaxed);
+    }
+
+    fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Relaxed)
+    }
+}
+
+/// A content on its way. Dropped, it leaves the target as it was, and at most a point to go
+/// on from.
 #[derive(Debug)]
 pub(crate) struct Load {
     target: Target,
-    staging: Box<dyn Staging>,
+    // `None` only once it is published.
+    staging: Option<Box<dyn Staging>>,
     keyspaces: Vec<Keyspace>,
+    keep: Keep,
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if let Some(staging) = &mut self.staging
+            && self.keep.is_forgotten()
+        {
+            staging.forget_checkpoint();
+        }
+    }
 }
 
 impl Load {
-    pub(crate) async fn rows(&mut self, rows: Vec<Row>) -> Result<(), Failure> {
+    /// Loads rows; behind them everything is to outlive the process, where the store can.
+    pub(crate) async fn rows(
+        &mut self,
+        rows: Vec<Row>,
+        point: Option<Resume>,
+    ) -> Result<(), Failure> {
         let (mut batch, mut bytes, mut place) = (Vec::new(), 0, None);
         for row in rows {
             let size = row.entry.key.len() + row.entry.value.len();
@@ -142,15 +215,39 @@ impl Load {
             bytes += size;
             batch.push(row.entry);
         }
-        self.entries(place, batch).await
+        self.entries(place, batch).await?;
+        match point {
+            Some(point) if self.target.store.capabilities().resumable_replace => {
+                self.checkpoint(&point).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn checkpoint(&mut self, point: &Resume) -> Result<(), Failure> {
+        let Some(staging) = &mut self.staging else {
+            return Ok(());
+        };
+        let made = staging.checkpoint(point::encode(point)).await;
+        made.map_err(|it| Failure::of_store(ErrorKind::Staging, it))
     }
 
     async fn entries(&mut self, place: Option<u16>, entries: Vec<Entry>) -> Result<(), Failure> {
-        let Some(keyspace) = place.and_then(|it| self.keyspaces.get(usize::from(it))) else {
+        let Some(keyspace) = place
+            .and_then(|it| self.keyspaces.get(usize::from(it)))
+            .copied()
+        else {
             return Ok(());
         };
-        let loaded = self.staging.load(*keyspace, entries).await;
+        let loaded = self.load(keyspace, entries).await;
         loaded.map_err(|it| Failure::of_store(ErrorKind::Staging, it))
+    }
+
+    async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<(), Error> {
+        match &mut self.staging {
+            Some(staging) => staging.load(keyspace, entries).await,
+            None => Ok(()),
+        }
     }
 
     /// Switches the target to what was loaded, together with its seal.
@@ -162,15 +259,13 @@ impl Load {
             return Err(ErrorKind::Obsolete.into());
         }
         if let Some(seals) = self.target.seals {
-            self.carry_seals(seals, &at.space).await.map_err(not_done)?;
-            let entry = Entry {
-                key: at.space.clone().into_bytes().into(),
-                value: seal::encode(seal),
-            };
-            let loaded = self.staging.load(seals, vec![entry]).await;
+            let loaded = self.load_seals(seals, &at.space, seal).await;
             loaded.map_err(not_done)?;
         }
-        let Err(error) = self.staging.publish().await else {
+        let Some(staging) = self.staging.take() else {
+            return Err(ErrorKind::TaskLost.into());
+        };
+        let Err(error) = staging.publish().await else {
             return Ok(());
         };
         // Whether it happened is what the store says now, if it still says anything.
@@ -179,6 +274,10 @@ impl Load {
             pop_store::ErrorKind::InDoubt | pop_store::ErrorKind::Poisoned
         );
         if !doubt {
+            if error.kind() == pop_store::ErrorKind::NoSpace {
+                // The room of what was loaded is needed: any other staging ends it.
+                drop(self.target.store.begin_replace(&[]).await);
+            }
             return Err(not_done(error));
         }
         match self.target.installed(&at.space).await {
@@ -187,18 +286,29 @@ impl Load {
         }
     }
 
-    /// The seals of other spaces go along: the keyspace is replaced as a whole.
-    async fn carry_seals(&mut self, seals: Keyspace, space: &str) -> Result<(), Error> {
+    /// Loads the seal, and those of other spaces with it, in the order of their keys: the
+    /// keyspace is replaced as a whole.
+    async fn load_seals(&mut self, seals: Keyspace, space: &str, seal: &Seal) -> Result<(), Error> {
+        let mut own = Some(Entry {
+            key: Bytes::copy_from_slice(space.as_bytes()),
+            value: seal::encode(seal),
+        });
         let mut scan = Scan::all().with_entries_max(8);
         loop {
             let entries = self.target.store.scan(seals, scan.clone()).await?;
             let Some(last) = entries.last() else {
-                return Ok(());
+                return self.load(seals, own.into_iter().collect()).await;
             };
             scan.start = above(&last.key);
-            let others = entries.into_iter().filter(|it| it.key != space.as_bytes());
-            for other in others {
-                self.staging.load(seals, vec![other]).await?;
+            for other in entries {
+                if other.key.as_ref() >= space.as_bytes()
+                    && let Some(own) = own.take()
+                {
+                    self.load(seals, vec![own]).await?;
+                }
+                if other.key != space.as_bytes() {
+                    self.load(seals, vec![other]).await?;
+                }
             }
         }
     }

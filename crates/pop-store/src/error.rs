@@ -15,6 +15,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// The store would not do it now, and nothing happened: try again later.
     Unavailable,
+    /// The disk is full, or nearly so, and nothing happened: free some space and try again.
+    NoSpace,
     /// A precondition did not hold, and nothing happened: read again and decide anew.
     /// [`Error::conflict`] names the key.
     Conflict,
@@ -34,6 +36,14 @@ pub enum ErrorKind {
     /// The folder was written by another backend or format version: the message says
     /// which program or option reads it.
     Incompatible,
+}
+
+impl ErrorKind {
+    /// Whether the store would not begin and goes on: the same call may succeed later.
+    #[must_use]
+    pub const fn is_refusal(self) -> bool {
+        matches!(self, Self::Unavailable | Self::NoSpace)
+    }
 }
 
 /// Whether a failed write had an effect.
@@ -147,6 +157,7 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unavailable => "unavailable, nothing was changed",
+            Self::NoSpace => "no space, nothing was changed",
             Self::Conflict => "precondition failed, nothing was changed",
             Self::InDoubt => "in doubt, it may have happened",
             Self::Poisoned => "poisoned by an earlier failure until reopened",

@@ -166,6 +166,7 @@ fn options(random: &mut Random) -> Options {
     options.rate_min = 1;
     options.rate_span = Duration::from_secs(25);
     options.tombstone = Duration::from_secs(8);
+    options.checkpoint_bytes = 1 + random.below(300);
     options
 }
 

@@ -2,7 +2,20 @@
 
 use std::sync::Arc;
 
-use kv_restore::{ErrorKind, Seal, SnapshotRef, fence, frame::Row};
+use kv_restore::{
+    ErrorKind, Failure, Resume, Seal, SnapshotId, SnapshotRef, fence, frame::Row,
+    machine::receiver::Opening,
+};
+
+/// What outlives a session that did not come to its end.
+#[derive(Debug)]
+pub struct Kept {
+    pub id: SnapshotId,
+    pub rows: Vec<Row>,
+    pub point: Resume,
+    /// Its source left rows out.
+    pub corrupted: bool,
+}
 
 #[derive(Debug, Default)]
 pub struct Target {
@@ -10,6 +23,8 @@ pub struct Target {
     pub seal: Option<Seal>,
     /// Which task has a staging open.
     pub staging: Option<usize>,
+    /// The last point of a staging.
+    pub kept: Option<Kept>,
     /// Nothing works until it is opened anew.
     pub poisoned: bool,
 }
@@ -18,6 +33,18 @@ impl Target {
     /// What a request meets that wants to open a staging.
     pub fn covered(&self, at: &SnapshotRef) -> Result<Option<Seal>, ErrorKind> {
         fence(at, self.seal.clone())
+    }
+
+    /// Makes room, or goes on with what was kept of the same snapshot.
+    pub fn open(&mut self, at: &SnapshotRef) -> Result<Opening, Failure> {
+        if let Some(seal) = self.covered(at)? {
+            return Ok(Opening::Installed(seal));
+        }
+        self.kept.take_if(|it| it.id != at.id);
+        Ok(match &self.kept {
+            Some(kept) => Opening::Resumed(kept.point.clone()),
+            None => Opening::Fresh,
+        })
     }
 
     pub fn publish(&mut self, rows: Vec<Row>, seal: Seal) -> Result<(), String> {
@@ -31,6 +58,7 @@ impl Target {
         }
         self.rows = Arc::new(rows);
         self.seal = Some(seal);
+        self.kept = None;
         Ok(())
     }
 

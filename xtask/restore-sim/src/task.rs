@@ -4,14 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     net::{Channel, End},
+    target::Kept,
     world::{Event, World},
 };
 use kv_restore::{
-    Asked, ErrorKind, Failure, Phase, Request, Seal, SnapshotRef, Stop, Switch,
+    Asked, ErrorKind, Failure, Phase, Request, Resume, Seal, SnapshotRef, Stop, Switch,
     frame::{Body, Row},
     machine::{
         Now, Receiver,
-        receiver::{Action, Event as Did, Installed},
+        receiver::{Action, Event as Did, Installed, Opening},
     },
     registry::Completer,
 };
@@ -22,7 +23,7 @@ pub enum Answer {
     Opened(Result<(), Failure>),
     Connected(u32, usize, Result<(), Failure>),
     Charged,
-    Loaded(Vec<Row>, Result<(), Failure>),
+    Loaded(Vec<Row>, Option<Resume>, Result<(), Failure>),
     /// Whether the switch happens, and what is said of it.
     Committed(bool, Result<(), Failure>),
     Panics(Option<bool>),
@@ -154,7 +155,7 @@ impl World {
                 }
             }
             Action::Charge(_) => self.under_way(n, Duration::from_millis(1), Answer::Charged),
-            Action::Load(rows) => self.load(n, rows),
+            Action::Load { rows, point } => self.load(n, rows, point),
             Action::Commit(seal) => self.commit(n, seal),
             Action::Finish(outcome) => self.task_ends(n, outcome),
             Action::Hangup => {
@@ -224,6 +225,11 @@ impl World {
     }
 
     fn open(&mut self, n: usize) {
+        if self.tasks.get(n).is_some_and(|it| it.staged.is_some()) {
+            // What it went on with is thrown away.
+            self.target.kept = None;
+            self.target.staging = None;
+        }
         let wait = self.takes(n, 8_000);
         let answer = match self.goes_wrong(n, ErrorKind::Begin) {
             _ if self.panics(n) => Answer::Panics(None),
@@ -269,13 +275,13 @@ impl World {
         );
     }
 
-    fn load(&mut self, n: usize, rows: Vec<Row>) {
+    fn load(&mut self, n: usize, rows: Vec<Row>, point: Option<Resume>) {
         self.check_load(n, &rows);
         let wait = self.takes(n, 8_000);
         let answer = match self.goes_wrong(n, ErrorKind::Staging) {
             _ if self.panics(n) => Answer::Panics(None),
-            Some(wrong) => Answer::Loaded(rows, wrong),
-            None => Answer::Loaded(rows, Ok(())),
+            Some(wrong) => Answer::Loaded(rows, None, wrong),
+            None => Answer::Loaded(rows, point, Ok(())),
         };
         self.under_way(n, wait, answer);
     }
@@ -329,10 +335,20 @@ impl World {
                 self.task_on(n, Did::Connected(attempt, result));
             }
             Answer::Charged => self.task_on(n, Did::Charged),
-            Answer::Loaded(rows, result) => {
+            Answer::Loaded(rows, point, result) => {
                 self.check_staging(n, "load");
-                if let Some(staged) = self.tasks.get_mut(n).and_then(|it| it.staged.as_mut()) {
+                if let Some(task) = self.tasks.get_mut(n)
+                    && let Some(staged) = &mut task.staged
+                {
                     staged.extend(rows);
+                    if let Some(point) = point {
+                        self.target.kept = Some(Kept {
+                            id: task.at.id,
+                            rows: staged.clone(),
+                            point,
+                            corrupted: task.corrupted,
+                        });
+                    }
                 }
                 self.task_on(n, Did::Loaded(result));
             }
@@ -365,11 +381,21 @@ impl World {
             return;
         };
         let opened = match result {
-            Ok(()) => self.target.covered(&task.at).map_err(Failure::from),
+            Ok(()) => self.target.open(&task.at),
             Err(failure) => Err(failure),
         };
-        if matches!(opened, Ok(None)) {
-            task.staged = Some(Vec::new());
+        let begun = match &opened {
+            Ok(Opening::Fresh) => Some(Vec::new()),
+            Ok(Opening::Resumed(_)) => self.target.kept.as_ref().map(|it| {
+                // What an earlier source left out, this one's rows don't add up to.
+                task.corrupted |= it.corrupted;
+                task.disturbed |= it.corrupted;
+                it.rows.clone()
+            }),
+            _ => None,
+        };
+        if begun.is_some() {
+            task.staged = begun;
             match self.target.staging.replace(n) {
                 None => {}
                 Some(other) => {
@@ -452,6 +478,11 @@ impl World {
             return;
         };
         task.connecting = None;
+        if let Err((_, failure)) = &outcome
+            && failure.spoils_staging()
+        {
+            self.target.kept.take_if(|it| it.id == task.at.id);
+        }
         if task.committing.is_none() {
             task.op = None;
             self.release(n);

@@ -13,10 +13,10 @@ use crate::{
     ErrorKind, Failure, Limiter, Mutant, Phase, Progress, Seal, Target,
     machine::{
         Receiver, Stop,
-        receiver::{Action, Event, Installed},
+        receiver::{Action, Event, Installed, Opening},
     },
     registry::Completer,
-    target::Load,
+    target::{Keep, Load, Room},
     transport::{Channel, Transport, TransportError},
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct Ports {
 
 /// What our own side answered.
 enum Answer {
-    Opened(Result<Result<Load, Seal>, Failure>),
+    Opened(Result<Room, Failure>),
     Charged,
     Loaded(Load, Result<(), Failure>),
     Committed(Result<(), Failure>),
@@ -46,6 +46,8 @@ type Connected = (u32, Result<Channel, TransportError>);
 pub(crate) struct Session<P> {
     work: Option<Work<Answer>>,
     committing: bool,
+    // Whether what was loaded is worth going on with; shared with the load.
+    keep: Keep,
     load: Option<Load>,
     connecting: Option<Work<Connected>>,
     link: Option<Link>,
@@ -69,6 +71,7 @@ impl<P: Send> Session<P> {
         Self {
             work: None,
             committing: false,
+            keep: Keep::default(),
             load: None,
             connecting: None,
             link: None,
@@ -128,11 +131,11 @@ impl<P: Send> Session<P> {
 
     fn answered(&mut self, answer: Answer) -> Event {
         match answer {
-            Answer::Opened(Ok(Ok(load))) => {
+            Answer::Opened(Ok(Room::Made(load, begun))) => {
                 self.load = Some(load);
-                Event::Opened(Ok(None))
+                Event::Opened(Ok(begun.map_or(Opening::Fresh, Opening::Resumed)))
             }
-            Answer::Opened(Ok(Err(seal))) => Event::Opened(Ok(Some(seal))),
+            Answer::Opened(Ok(Room::Needless(seal))) => Event::Opened(Ok(Opening::Installed(seal))),
             Answer::Opened(Err(failure)) => Event::Opened(Err(failure)),
             Answer::Charged => Event::Charged,
             Answer::Loaded(load, result) => {
@@ -167,10 +170,10 @@ impl<P: Send> Session<P> {
                     Answer::Charged
                 }));
             }
-            Action::Load(rows) => {
+            Action::Load { rows, point } => {
                 if let Some(mut load) = self.load.take() {
                     self.work = Some(Box::pin(async move {
-                        let result = load.rows(rows).await;
+                        let result = load.rows(rows, point).await;
                         Answer::Loaded(load, result)
                     }));
                 }
@@ -184,9 +187,14 @@ impl<P: Send> Session<P> {
 
     fn open(&mut self) {
         let (target, at) = (self.ports.target.clone(), self.at());
-        self.work = Some(Box::pin(
-            async move { Answer::Opened(target.open(&at).await) },
-        ));
+        if self.load.is_some() {
+            self.keep.forget();
+            (self.load, self.keep) = (None, Keep::default());
+        }
+        let keep = self.keep.clone();
+        self.work = Some(Box::pin(async move {
+            Answer::Opened(target.open(&at, keep).await)
+        }));
     }
 
     fn connect(&mut self, attempt: u32, source: usize) {
@@ -226,6 +234,11 @@ impl<P: Send> Session<P> {
             Err((phase, failure)) => {
                 tracing::info!(%phase, kind = %failure.kind, detail = failure.detail, "ended");
             }
+        }
+        if let Err((_, failure)) = &outcome
+            && failure.spoils_staging()
+        {
+            self.keep.forget();
         }
         if self.committing || Mutant::ToldBeforeReleased.is_on() {
             return completer.finish(outcome);

@@ -32,6 +32,9 @@ pub struct Options {
     pub rate_min: u64,
     /// See `rate_min`.
     pub rate_span: Duration,
+    /// After how many bytes of rows the target makes a point from which a later session goes
+    /// on, where its store can.
+    pub checkpoint_bytes: u64,
     /// How long the last word is repeated to a peer that may have missed it.
     pub tombstone: Duration,
     /// How often a broken transfer is resumed, beside once at each further source.
@@ -53,6 +56,7 @@ impl Default for Options {
             repeat_every: Duration::from_secs(1),
             rate_min: 64 << 10,
             rate_span: Duration::from_secs(300),
+            checkpoint_bytes: 64 << 20,
             tombstone: Duration::from_secs(60),
             reconnects: 0,
         }
@@ -74,6 +78,13 @@ impl Options {
     #[must_use]
     pub fn with_chunk_bytes(mut self, chunk_bytes: u32) -> Self {
         self.chunk_bytes = chunk_bytes.clamp(1, Self::CHUNK_BYTES_MAX);
+        self
+    }
+
+    /// Sets after how many bytes a target makes a point to go on from.
+    #[must_use]
+    pub fn with_checkpoint_bytes(mut self, checkpoint_bytes: u64) -> Self {
+        self.checkpoint_bytes = checkpoint_bytes;
         self
     }
 

@@ -20,8 +20,8 @@ use intake::{Intake, Taken};
 pub enum Event {
     /// The session has its turn.
     Start,
-    /// The target made room; or it has the snapshot already, as its seal says.
-    Opened(Result<Option<Seal>, Failure>),
+    /// The target made room, or needs none.
+    Opened(Result<Opening, Failure>),
     /// The channel of this attempt is there.
     Connected(u32, Result<(), Failure>),
     /// A frame came.
@@ -42,10 +42,21 @@ pub enum Event {
     Tick,
 }
 
+/// What the target said when it was asked for room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// It has the snapshot already.
+    Installed(Seal),
+    /// It made room, and there is nothing in it.
+    Fresh,
+    /// It has the rows up to here, from an earlier session.
+    Resumed(Resume),
+}
+
 /// What to do. At most one of `Open`, `Charge`, `Load` and `Commit` is under way.
 #[derive(Debug)]
 pub enum Action {
-    /// Ask what is installed, and make room in the target.
+    /// Ask what is installed, and make room in the target: other room, if it made some before.
     Open,
     /// Drop the channel, if there is one, and open the one of this attempt to that source.
     Connect {
@@ -59,7 +70,12 @@ pub enum Action {
     /// Wait until so many bytes may be loaded.
     Charge(u64),
     /// Load rows.
-    Load(Vec<Row>),
+    Load {
+        /// The rows.
+        rows: Vec<Row>,
+        /// Behind them everything is to survive the process, together with this.
+        point: Option<Resume>,
+    },
     /// Switch the target.
     Commit(Seal),
     /// The session has this outcome. Give staging and permits back and then tell; while a
@@ -100,6 +116,15 @@ enum Link {
     Streaming,
 }
 
+/// Rows that wait to be loaded.
+#[derive(Debug)]
+struct Chunk {
+    rows: Vec<Row>,
+    bytes: u64,
+    // Where a transfer would go on behind them.
+    after: Option<Resume>,
+}
+
 /// The state of one receiving session.
 #[derive(Debug)]
 pub struct Receiver {
@@ -112,7 +137,9 @@ pub struct Receiver {
     link: Link,
     attempt: u32,
     intake: Intake,
-    queue: VecDeque<(Vec<Row>, u64)>,
+    queue: VecDeque<Chunk>,
+    // Loaded, or being loaded, since the last point.
+    since_point: u64,
     // The bytes that are being loaded.
     loading: Option<u64>,
     // Until when our own work must answer, the peer must, and when we repeat ourselves.
@@ -120,6 +147,8 @@ pub struct Receiver {
     peer: Option<Now>,
     repeat: Option<Now>,
     pace: Pace,
+    // The target had rows of an earlier session.
+    begun: bool,
     // The source waits for its own rate limit.
     limited: bool,
     tombstone: Option<Now>,
@@ -142,6 +171,8 @@ impl Receiver {
             link: Link::Down,
             attempt: 0,
             queue: VecDeque::new(),
+            since_point: 0,
+            begun: false,
             limited: false,
             loading: None,
             local: None,
@@ -156,13 +187,6 @@ impl Receiver {
     #[must_use]
     pub fn holding(mut self) -> Self {
         self.hold = true;
-        self
-    }
-
-    /// The same session, whose target holds all rows up to here already.
-    #[must_use]
-    pub fn resuming(mut self, begun: Resume) -> Self {
-        self.intake.begin_behind(begun);
         self
     }
 
@@ -219,7 +243,7 @@ impl Receiver {
     pub fn pending_bytes(&self) -> u64 {
         // What waits for the rate limit is still in the queue.
         let loading = self.loading.filter(|_| self.local.is_some());
-        self.queue.iter().map(|(_, bytes)| bytes).sum::<u64>() + loading.unwrap_or(0)
+        self.queue.iter().map(|it| it.bytes).sum::<u64>() + loading.unwrap_or(0)
     }
 
     /// When it wants an [`Event::Tick`] at the latest.
@@ -263,22 +287,29 @@ impl Receiver {
         }
     }
 
-    fn opened(&mut self, now: Now, result: Result<Option<Seal>, Failure>, out: &mut Vec<Action>) {
+    fn opened(&mut self, now: Now, result: Result<Opening, Failure>, out: &mut Vec<Action>) {
         if self.stage != Stage::Opening {
             return;
         }
         match result {
-            Ok(None) => {
-                self.stage = Stage::Open;
-                self.local = None;
-                self.connect(now, out);
+            Ok(Opening::Fresh) => self.open(now, out),
+            Ok(Opening::Resumed(begun)) => {
+                self.intake.begin_behind(begun);
+                self.begun = true;
+                self.open(now, out);
             }
-            Ok(Some(seal)) => {
+            Ok(Opening::Installed(seal)) => {
                 let already = true;
                 self.end(now, Ok(Installed { seal, already }), out);
             }
             Err(failure) => self.fail(now, failure, out),
         }
+    }
+
+    fn open(&mut self, now: Now, out: &mut Vec<Action>) {
+        self.stage = Stage::Open;
+        self.local = None;
+        self.connect(now, out);
     }
 
     fn connect(&mut self, now: Now, out: &mut Vec<Action>) {
@@ -362,6 +393,9 @@ impl Receiver {
                 };
                 // It needs no answer: that side is over.
                 self.link = Link::Down;
+                if code == AbortCode::ResumeMismatch && self.may_begin_anew() {
+                    return self.begin_anew(now, out);
+                }
                 self.lost(now, Failure::new(kind, text), out);
             }
             Body::Pull { .. } | Body::Ack { .. } | Body::Installed { .. } => {
@@ -369,6 +403,22 @@ impl Receiver {
                 self.fail(now, failure, out);
             }
         }
+    }
+
+    /// Whether what an earlier session left is all that stands against this source.
+    fn may_begin_anew(&self) -> bool {
+        self.begun && self.stage == Stage::Open && self.loading.is_none() && self.queue.is_empty()
+    }
+
+    /// Throws away what an earlier session left, and has everything moved.
+    fn begin_anew(&mut self, now: Now, out: &mut Vec<Action>) {
+        self.begun = false;
+        self.intake = Intake::new(&self.at, self.options.window_bytes);
+        self.attempt += 1;
+        self.stage = Stage::Opening;
+        (self.peer, self.repeat) = (None, None);
+        self.local = Some(now + self.options.open_within);
+        out.push(Action::Open);
     }
 
     fn taken(
@@ -381,7 +431,8 @@ impl Receiver {
         match taken {
             Ok(Taken::Rows(rows)) => {
                 self.pace.got(bytes);
-                self.queue.push_back((rows, bytes));
+                let after = self.intake.resume();
+                self.queue.push_back(Chunk { rows, bytes, after });
                 self.repeat(now, out);
                 self.pump(now, out);
             }
@@ -399,7 +450,7 @@ impl Receiver {
         if self.stage != Stage::Open || self.loading.is_some() {
             return;
         }
-        if let Some((_, bytes)) = self.queue.front() {
+        if let Some(Chunk { bytes, .. }) = self.queue.front() {
             // The limit may be as low as its operator likes, so that nothing bounds this.
             self.loading = Some(*bytes);
             out.push(Action::Charge(*bytes));
@@ -429,10 +480,16 @@ impl Receiver {
         if self.stage == Stage::Open
             && self.loading.is_some()
             && self.local.is_none()
-            && let Some((rows, _)) = self.queue.pop_front()
+            && let Some(Chunk { rows, bytes, after }) = self.queue.pop_front()
         {
             self.local = Some(now + self.options.load_within);
-            out.push(Action::Load(rows));
+            self.since_point += bytes;
+            let due = self.since_point >= self.options.checkpoint_bytes;
+            let point = after.filter(|_| due);
+            if point.is_some() {
+                self.since_point = 0;
+            }
+            out.push(Action::Load { rows, point });
         }
     }
 

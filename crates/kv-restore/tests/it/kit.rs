@@ -103,7 +103,8 @@ pub(crate) fn other() -> PeerId {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with(Options::default().with_chunk_bytes(1_000), |it| it)
+        let options = Options::default().with_chunk_bytes(1_000);
+        Self::with(options.with_checkpoint_bytes(2_000), |it| it)
     }
 
     pub(crate) fn with(

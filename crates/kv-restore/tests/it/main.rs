@@ -8,6 +8,7 @@
     reason = "a test that can not set itself up has failed"
 )]
 
+mod backends;
 mod cancel;
 mod content;
 mod kit;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kv_restore::{ErrorKind, Phase, Retry, SnapshotRef, Switch};
+use kv_restore::{Backoff, ErrorKind, Phase, Retry, SnapshotRef, Switch};
 use pop_store::testkit::{Call, Effect, Fault};
 use tokio::time::Instant;
 
@@ -230,6 +230,7 @@ async fn every_fault_in_every_call_of_the_target_ends_the_session_and_a_retry_su
         (Call::Get, 2),
         (Call::BeginReplace, 1),
         (Call::Load, 4),
+        (Call::Checkpoint, 3),
         (Call::Scan, 1),
         (Call::Publish, 1),
     ];
@@ -266,5 +267,31 @@ async fn every_fault_in_every_call_of_the_target_ends_the_session_and_a_retry_su
             assert!(world.same().await, "{call:?} {nth} {fault:?}");
             world.is_quiet().await;
         }
+    }
+}
+
+/// Mutants: take a full disk for any other refusal; keep what fills it.
+#[tokio::test(start_paused = true)]
+async fn s69_a_full_disk_in_any_call_is_named_and_leaves_the_old_content_and_its_room() {
+    let calls = [
+        (Call::BeginReplace, 1),
+        (Call::Load, 1),
+        (Call::Load, 7),
+        (Call::Checkpoint, 1),
+        (Call::Checkpoint, 3),
+        (Call::Publish, 1),
+    ];
+    for (call, nth) in calls {
+        let world = World::filled().await;
+        let before = world.target_rows().await;
+        world.faults.arm(call, nth, Fault::Full);
+        let error = failed(world.restored().await, ErrorKind::NoSpace);
+        assert_eq!(world.faults.injected_count(), 1, "{call:?} {nth}");
+        assert_eq!(error.retry(), Retry::Later);
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
+        assert_eq!(backoff.after(&error, 0), Some(Duration::from_secs(30)));
+        assert_eq!(world.target_rows().await, before);
+        assert_eq!(world.target.inner().kept_bytes(), 0, "{call:?} {nth}");
+        world.heals(&error).await;
     }
 }

@@ -128,7 +128,7 @@ impl From<BrokerError> for Failure {
             _ => Exit::FolderUnusable,
         };
         let mut failure = Self::because(exit, store);
-        if store.kind() == ErrorKind::Unavailable {
+        if store.kind().is_refusal() {
             failure.message.push_str(USABLE);
         }
         failure

@@ -84,6 +84,16 @@ impl MemStore {
         self.state.lock().unsynced.len()
     }
 
+    /// How many bytes of rows are kept for a staging that may be resumed.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        let state = self.state.lock();
+        let maps = state.kept.iter().flat_map(|it| it.content.values());
+        maps.flatten()
+            .map(|(key, value)| key.len() + value.len())
+            .sum()
+    }
+
     /// The store as it is after a power cut that kept the first `keep` unsynced batches.
     ///
     /// This handle and its clones are closed: their calls are refused as `Poisoned`.

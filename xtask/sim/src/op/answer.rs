@@ -53,7 +53,7 @@ pub(super) fn told<T>(outcome: Result<T, &BrokerError>, may_be_gone: bool) -> Ch
         ) if may_be_gone => Told::Gone,
         Err(BrokerError::Store(error)) => match error.kind() {
             ErrorKind::InDoubt => Told::Doubt,
-            ErrorKind::Unavailable | ErrorKind::Poisoned => Told::Refused,
+            ErrorKind::Unavailable | ErrorKind::NoSpace | ErrorKind::Poisoned => Told::Refused,
             _ => return Err(unexpected(error)),
         },
         Err(error) => return Err(unexpected(error)),

@@ -1,7 +1,6 @@
 //! What the answer of each call tells the model.
 
 use pop_broker::BrokerError;
-use pop_store::ErrorKind;
 
 use super::{Answer, Op, answer::told};
 use crate::{
@@ -53,7 +52,7 @@ impl Op {
                             model.may_be_gone(Some(*group), *topic, at.asked),
                         )?;
                         let is_refused = match error {
-                            BrokerError::Store(error) => error.kind() == ErrorKind::Unavailable,
+                            BrokerError::Store(error) => error.kind().is_refusal(),
                             BrokerError::TooManyInFlight(_) => true,
                             _ => false,
                         };

@@ -57,7 +57,7 @@ impl DiskGuard {
             // Not remembered: the next write asks again, so that freed space counts at once.
             self.checked_at = None;
             return Err(
-                Error::new(ErrorKind::Unavailable, backend, "write").with_detail(format!(
+                Error::new(ErrorKind::NoSpace, backend, "write").with_detail(format!(
                     "disk nearly full: {} KiB free in {}, at least {} KiB are kept free; \
                  free some space, writes then go on by themselves",
                     free >> 10,

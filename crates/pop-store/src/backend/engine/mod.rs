@@ -43,8 +43,8 @@ use crate::{Capabilities, Entry, Result, Scan};
 ///
 /// # Errors
 ///
-/// An error of kind [`Unavailable`](crate::ErrorKind::Unavailable) from [`apply`](Self::apply)
-/// states that nothing happened. Any other error or a panic from a writing method poisons
+/// A [refusal](crate::ErrorKind::is_refusal) from [`apply`](Self::apply) states that nothing
+/// happened. Any other error or a panic from a writing method poisons
 /// the store. Errors of reads are handed to the caller as they are.
 pub trait Engine: Debug + Send + Sync + 'static {
     /// The backend's name, as configuration and errors call it.

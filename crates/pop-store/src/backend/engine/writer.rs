@@ -257,7 +257,7 @@ impl<E: Engine> Writer<E> {
 
     /// Applies `changes` under the next sequence number.
     ///
-    /// The error is `Unavailable` if nothing happened; on any other failure the store is
+    /// The error is a refusal if nothing happened; on any other failure the store is
     /// poisoned and the error is `InDoubt`.
     pub(super) fn commit(
         &mut self,
@@ -318,7 +318,7 @@ impl<E: Engine> Writer<E> {
         self.core.check(operation)?;
         match catch_unwind(AssertUnwindSafe(|| write(&self.engine))) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => Err(error),
+            Ok(Err(error)) if error.kind().is_refusal() => Err(error),
             Ok(Err(error)) => Err(self.poison(operation, &error)),
             Err(_) => Err(self.poison(operation, &"the engine panicked")),
         }

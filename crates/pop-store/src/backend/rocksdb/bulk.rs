@@ -217,7 +217,11 @@ fn remove(folder: &Path) -> Result<()> {
 
 /// A failure beside the database: what is in use is as it was.
 fn failed(error: io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, NAME, "load")
-        .with_detail("the staged files can't be written")
+    let (kind, advice) = match error.kind() {
+        io::ErrorKind::StorageFull => (ErrorKind::NoSpace, "the disk is full: free some space"),
+        _ => (ErrorKind::Unavailable, "the staged files can't be written"),
+    };
+    Error::new(kind, NAME, "load")
+        .with_detail(advice)
         .with_source(error)
 }

@@ -55,7 +55,12 @@ pub(super) fn write_failed(error: RocksError) -> Error {
 
 /// A failed load beside what is in use, which is as it was.
 pub(super) fn load_failed(error: RocksError) -> Error {
-    Error::new(ErrorKind::Unavailable, NAME, "load")
+    // RocksDB says so in words alone.
+    let kind = match error.to_string().contains("No space left") {
+        true => ErrorKind::NoSpace,
+        false => ErrorKind::Unavailable,
+    };
+    Error::new(kind, NAME, "load")
         .with_detail(error.to_string())
         .with_source(error)
 }

@@ -57,6 +57,8 @@ pub enum Effect {
 pub enum Fault {
     /// Refused as `Unavailable`; nothing happens and the store goes on.
     Refuse,
+    /// Refused as `NoSpace`; nothing happens and the store goes on.
+    Full,
     /// The engine fails and the caller is told `InDoubt`; then the store is poisoned.
     /// For [`Call::Write`] and [`Call::Publish`].
     InDoubt(Effect),

@@ -185,6 +185,7 @@ impl<S: Store> Shared<S> {
         let answer = match self.faults.next(call) {
             None => act(Syncing::AsAsked).await?,
             Some(Fault::Refuse) => return Err(self.error(ErrorKind::Unavailable, operation)),
+            Some(Fault::Full) => return Err(self.error(ErrorKind::NoSpace, operation)),
             Some(Fault::InDoubt(effect)) => {
                 if effect == Effect::Happened {
                     act(Syncing::AsAsked).await?;

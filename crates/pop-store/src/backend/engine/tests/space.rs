@@ -164,3 +164,32 @@ async fn a_snapshot_above_the_copy_limit_is_refused_with_the_limit() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("above 3 bytes"), "{error}");
 }
+
+/// Mutants: begin an empty generation in its place; sweep before it is looked for.
+#[tokio::test]
+async fn s68_a_switch_record_that_names_what_is_not_there_is_refused_and_nothing_is_changed() {
+    let disk: Arc<Disk> = Arc::default();
+    let store = open(&disk);
+    store.write(put("k", "old"), Synced).await.unwrap();
+    let mut staging = store.begin_replace(&[A]).await.unwrap();
+    staging.load(A, vec![entry("k", "new")]).await.unwrap();
+    staging.publish().await.unwrap();
+    store.close().await.unwrap();
+    let in_use = Space::new("a", 2);
+    let lost = disk.spaces.lock().remove(&in_use).unwrap();
+    // One that an open would sweep.
+    disk.spaces.lock().entry(Space::new("a", 3)).or_default();
+    let before = disk.spaces.lock().clone();
+    for _ in 0..2 {
+        let options = OpenOptions::new(&[A, B]);
+        let engine = FakeEngine::new(&disk);
+        let error = EngineStore::start(engine, None, &options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        let text = error.to_string();
+        assert!(text.contains("space a@2 is in use and missing"), "{text}");
+        assert!(text.contains("restore the folder from a backup"), "{text}");
+        assert_eq!(*disk.spaces.lock(), before);
+    }
+    disk.spaces.lock().insert(in_use, lost);
+    assert_eq!(open(&disk).get(A, b"k").await.unwrap(), Some(bytes("new")));
+}
