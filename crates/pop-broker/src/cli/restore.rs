@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pop_broker::{
+    data::ByteRate,
     stores::Backend,
     transfer::{Location, Manifest, Source, file::BackupFile, installed},
 };
@@ -12,7 +13,6 @@ use super::{
     Exit, Failure,
     exit::EXIT_CODES,
     progress::{Meter, amount},
-    rate::Rate,
     say,
     transfer::{Destination, block_on, close, failed},
 };
@@ -51,7 +51,7 @@ pub(super) struct Restore {
 
     /// The most bytes a second, such as 20M; as fast as it goes if absent
     #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
+    rate: Option<ByteRate>,
 }
 
 impl Restore {

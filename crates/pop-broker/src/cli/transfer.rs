@@ -6,6 +6,7 @@ use std::{error::Error as _, path::Path, sync::Arc};
 use kv_restore::{ErrorKind, Installed, RestoreError, Target};
 use pop_broker::{
     BrokerError,
+    data::ByteRate,
     space::SEALS,
     stores::Backend,
     transfer::{
@@ -21,7 +22,6 @@ use tokio::runtime::Builder;
 use super::{
     Exit, Failure, complain,
     progress::{Meter, amount},
-    rate::Rate,
 };
 use crate::server::draw;
 
@@ -38,13 +38,13 @@ pub(super) fn now() -> i64 {
 }
 
 /// How rows are moved.
-pub(super) fn options(rate: Option<Rate>) -> CopyOptions {
+pub(super) fn options(rate: Option<ByteRate>) -> CopyOptions {
     let chance = || {
         let mut bytes = [0; 8];
         draw(&mut bytes);
         u64::from_be_bytes(bytes)
     };
-    CopyOptions::new(Arc::new(chance)).with_rate(rate.unwrap_or_default().0)
+    CopyOptions::new(Arc::new(chance)).with_rate(rate.map_or(0, ByteRate::bytes_per_second))
 }
 
 /// Opens a store that nobody else has open.
@@ -115,7 +115,7 @@ impl Destination {
     pub(super) async fn fill(
         &self,
         source: &Source,
-        rate: Option<Rate>,
+        rate: Option<ByteRate>,
         what: &'static str,
         total: Option<u64>,
     ) -> Result<Installed, Failure> {
