@@ -135,7 +135,12 @@ impl Backup {
     /// The name of the file. In a folder the draft of the same snapshot is gone on with.
     fn file(&self, source: &Source) -> Result<PathBuf, Failure> {
         if !self.to.is_dir() {
-            return Ok(self.to.clone());
+            let folder = self.to.parent().filter(|it| !it.as_os_str().is_empty());
+            let missing = folder.filter(|it| !it.is_dir());
+            return missing.map_or(Ok(self.to.clone()), |folder| {
+                let problem = format!("there is no folder {} to put it in", folder.display());
+                Err(Failure::new(Exit::Usage, problem))
+            });
         }
         for to in self.drafts()? {
             let draft = Draft::snapshot_of(&to);
@@ -186,7 +191,13 @@ impl Backup {
             target = target.resuming(resume.clone());
         }
         if begun != Begun::Whole {
-            self.copy(source, target, &draft).await?;
+            let copied = self.copy(source, target, &draft).await;
+            copied.map_err(|failure| {
+                failure.with(&format!(
+                    "; what is written stays in {}{PARTIAL}, and the same command goes on with it",
+                    to.display()
+                ))
+            })?;
         }
         let mut meter = Meter::new("reading the backup again", None);
         Ok(draft.finish(|seen| meter.at(seen.rows, seen.bytes))?)
@@ -206,12 +217,9 @@ impl Backup {
             copied => copied,
         };
         drop(meter);
-        copied.map(|_| ()).map_err(|error| {
-            not_moved("backup", &error).with(&format!(
-                "; what is written stays in {}{PARTIAL}, and the same command goes on with it",
-                self.to.display()
-            ))
-        })
+        copied
+            .map(|_| ())
+            .map_err(|error| not_moved("backup", &error))
     }
 }
 

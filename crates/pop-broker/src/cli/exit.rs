@@ -119,23 +119,30 @@ impl From<NotCompiledIn> for Failure {
     }
 }
 
-impl From<BrokerError> for Failure {
-    fn from(error: BrokerError) -> Self {
-        let store = match &error {
-            BrokerError::Store(store) => store,
-            BrokerError::NotOwner(_) => return Self::because(Exit::NotOwner, &error),
-            _ => return Self::because(Exit::Failed, &error),
-        };
-        let exit = match store.kind() {
+impl From<pop_store::Error> for Failure {
+    fn from(error: pop_store::Error) -> Self {
+        let exit = match error.kind() {
             ErrorKind::Locked => Exit::FolderInUse,
             ErrorKind::Incompatible => Exit::FolderForeign,
             _ => Exit::FolderUnusable,
         };
-        let mut failure = Self::because(exit, store);
-        if store.kind() == ErrorKind::Unavailable {
-            failure.message.push_str(USABLE);
+        Self::because(exit, &error)
+    }
+}
+
+impl From<BrokerError> for Failure {
+    fn from(error: BrokerError) -> Self {
+        let store = match error {
+            BrokerError::Store(store) => store,
+            BrokerError::NotOwner(_) => return Self::because(Exit::NotOwner, &error),
+            _ => return Self::because(Exit::Failed, &error),
+        };
+        let is_refused = store.kind() == ErrorKind::Unavailable;
+        let failure = Self::from(store);
+        match is_refused {
+            true => failure.with(USABLE),
+            false => failure,
         }
-        failure
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     progress::amount,
     remote::Remote,
     say,
-    transfer::{Destination, block_on, close, failed, now, open_source},
+    transfer::{Destination, block_on, close, now, open_source},
 };
 
 /// Copies the content of a folder into a folder of another store.
@@ -85,13 +85,13 @@ impl Migrate {
         let (_, store) = open_source(&from).await?;
         let folder = Destination::open(&to, Backend::Fjall).await?;
         let wanted = match folder.may_have_it(self.replace) {
-            true => Some(place::totals(store.as_ref()).await.map_err(failed)?),
+            true => Some(place::totals(store.as_ref()).await?),
             false => None,
         };
         let digest = match wanted {
             Some(wanted) if folder.is_filled(&to, &wanted, self.replace).await? => wanted,
             _ => {
-                let over = installed(&folder.store).await.map_err(failed)?;
+                let over = installed(&folder.store).await?;
                 let source = Source::of_store(&store, now(), over.as_ref()).await?;
                 let filled = folder.fill(&source, self.rate, "migration", None).await?;
                 filled.seal.totals

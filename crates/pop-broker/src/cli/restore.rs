@@ -14,7 +14,7 @@ use super::{
     exit::EXIT_CODES,
     progress::{Meter, amount},
     say,
-    transfer::{Destination, block_on, close, failed},
+    transfer::{Destination, block_on, close},
 };
 
 /// Brings a backup back into a folder.
@@ -82,7 +82,7 @@ impl Restore {
         let usual = usual.unwrap_or(Backend::Fjall);
         let folder = Destination::open(&to, usual).await?;
         if !folder.is_filled(&to, &digest, self.replace).await? {
-            let over = installed(&folder.store).await.map_err(failed)?;
+            let over = installed(&folder.store).await?;
             let source = Source::of_backup(&file, digest, over.as_ref()).await?;
             let total = Some(digest.bytes());
             folder.fill(&source, self.rate, "restore", total).await?;

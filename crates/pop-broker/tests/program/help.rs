@@ -36,6 +36,9 @@ fn every_command_has_help() {
         &["data"],
         &["data", "show"],
         &["data", "rate"],
+        &["backup"],
+        &["restore"],
+        &["migrate"],
     ] {
         let text = help(command);
         assert!(text.contains("Usage: pop-broker"), "{command:?}: {text}");
@@ -53,6 +56,9 @@ fn commands_of_several_parts_show_examples() {
         "bootstrap",
         "handover",
         "data",
+        "backup",
+        "restore",
+        "migrate",
     ] {
         let text = help(&[command]);
         assert!(text.contains("\nExamples:\n"), "{command}: {text}");

@@ -25,3 +25,5 @@ mod keep;
 mod refuse;
 mod settings;
 mod stop;
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+mod transfer;
