@@ -9,8 +9,8 @@ use xshell::{Shell, cmd};
 use crate::backends::{Backend, features};
 use crate::steps::Steps;
 use crate::{
-    clients, deny, layers, lint, native, powerloss, readme, restore_sim, sim, test, tidy, torture,
-    workspace,
+    clients, deny, layers, lint, native, powerloss, readme, restore_check, restore_sim, sim, test,
+    tidy, torture, workspace,
 };
 
 /// On the durable stores, where every send waits for the disk. The shapes of the messages
@@ -25,6 +25,9 @@ const TORTURE_KILLS: u32 = 3;
 
 /// Synced sends spread over the kills.
 const TORTURE_SENDS: u32 = 1_000;
+
+/// Enough to meet each of backup, restore and migrate.
+const RESTORE_KILLS: u32 = 8;
 
 /// Cuts per workload and model. What they find is rare after thousands, and a slip in a sync
 /// shows in every other one.
@@ -81,6 +84,7 @@ pub fn run() -> Result<()> {
         Ok(())
     })?;
     interop(&mut steps, &broker)?;
+    copies(&sh, &mut steps, &broker)?;
     torture(&mut steps, &broker)?;
     power_cuts(&sh, &mut steps)?;
     steps.finish();
@@ -145,6 +149,27 @@ fn interop(steps: &mut Steps, broker: &Path) -> Result<()> {
     steps.run("official clients through TLS", &alone, || {
         let memory = [Backend::Memory];
         clients::round_trip(broker.to_path_buf(), Vec::new(), &memory, messages, true)
+    })
+}
+
+fn copies(sh: &Shell, steps: &mut Steps, broker: &Path) -> Result<()> {
+    let mut checker = PathBuf::new();
+    let alone = format!(
+        "cargo build -p pop-restore-check --features {}",
+        features(&Backend::ALL)
+    );
+    steps.run("checker of copies", &alone, || {
+        checker = restore_check::build(sh, &Backend::ALL)?;
+        Ok(())
+    })?;
+    steps.run(
+        "backup, restore and migrate between all stores",
+        "cargo xtask restore-check",
+        || restore_check::check(sh, &checker, broker, &Backend::ALL, None, 1),
+    )?;
+    let alone = format!("cargo xtask restore-check --kills {RESTORE_KILLS}");
+    steps.run("kill -9 of backup, restore and migrate", &alone, || {
+        restore_check::check(sh, &checker, broker, &Backend::ALL, Some(RESTORE_KILLS), 1)
     })
 }
 

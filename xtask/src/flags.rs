@@ -108,6 +108,19 @@ xflags::xflags! {
             optional --mutant name: String
         }
 
+        /// Fills a store through a broker with something of everything, then backs up,
+        /// restores and migrates it into every other one with the real program. Each copy
+        /// must have the same rows and give out every message that it must.
+        cmd restore-check {
+            /// The durable stores, each of which is moved to each; all of them if absent.
+            repeated -b, --backend backend: Backend
+            /// Kill these commands so many times at random moments, instead; each must come
+            /// to its end when it is started again.
+            optional -k, --kills count: u32
+            /// What the moments follow from; 1 if absent.
+            optional -s, --seed seed: u64
+        }
+
         /// Kills the broker with SIGKILL in the middle of sends, receives and
         /// acknowledgements, again and again, and checks that nothing that was promised is
         /// lost.
@@ -154,7 +167,7 @@ xflags::xflags! {
 
         /// All of the above that decides whether a change is good, cheap checks first: format,
         /// layers, tidy, Clippy, docs, tests on every backend, the demo, the official
-        /// clients, torture in short. Stops at the first failure and says how to run that
+        /// clients, copies between all stores, torture in short. Stops at the first failure and says how to run that
         /// step alone.
         cmd ci {}
     }

@@ -25,6 +25,7 @@ mod lint;
 mod native;
 mod powerloss;
 mod readme;
+mod restore_check;
 mod restore_sim;
 mod run;
 mod scenarios;
@@ -58,6 +59,7 @@ fn dispatch(command: XtaskCmd) -> anyhow::Result<()> {
         XtaskCmd::Interop(flags) => clients::run(flags)?,
         XtaskCmd::Sim(flags) => sim::run(flags)?,
         XtaskCmd::RestoreSim(flags) => restore_sim::run(flags)?,
+        XtaskCmd::RestoreCheck(flags) => restore_check::run(flags)?,
         XtaskCmd::Torture(flags) => torture::run(flags)?,
         XtaskCmd::Powerloss(flags) => powerloss::run(flags)?,
         XtaskCmd::Bench(flags) => bench::run(flags)?,

@@ -11,7 +11,8 @@ use tokio::{sync::watch, time::Instant};
 use tracing::Instrument;
 
 use crate::{
-    AbortCode, Admission, Failure, Limiter, Options, PeerId, SessionId, SnapshotId, SnapshotRef,
+    AbortCode, Admission, Digest, Failure, Limiter, Options, PeerId, SessionId, SnapshotId,
+    SnapshotRef,
     driver::{
         Signals,
         send::{Ports, Session},
@@ -68,6 +69,14 @@ pub struct Offer {
 }
 
 impl Offer {
+    /// How many sessions fetch it now.
+    #[must_use]
+    pub fn fetching(&self) -> usize {
+        let state = self.dumper.0.state.lock();
+        let fetching = state.running.values().filter(|it| it.snapshot == self.id);
+        fetching.count()
+    }
+
     /// Ends the offer also for those who are fetching it: they are told that it is gone.
     pub fn withdraw(self) {
         let state = self.dumper.0.state.lock();
@@ -83,6 +92,25 @@ impl Drop for Offer {
     fn drop(&mut self) {
         self.dumper.0.state.lock().offers.remove(&self.id);
     }
+}
+
+/// How a channel ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Served {
+    /// The receiver has all rows and installed them.
+    Installed {
+        /// What it installed.
+        snapshot: SnapshotId,
+        /// What its rows add up to.
+        totals: Digest,
+    },
+    /// It ended before that.
+    Failed(Failure),
+    /// The question was refused.
+    Refused(AbortCode),
+    /// Nothing was asked in time, or nothing that could be read.
+    Nothing,
 }
 
 impl Dumper {
@@ -150,17 +178,17 @@ impl Dumper {
         self.0.shutdown.send_replace(true);
     }
 
-    /// Serves one channel until its session is over.
+    /// Serves one channel until its session is over, and says how that was.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future ends the session; the other side sees the channel close.
-    pub async fn serve(&self, peer: &PeerId, mut channel: Channel) {
+    pub async fn serve(&self, peer: &PeerId, mut channel: Channel) -> Served {
         let first = channel.rx.recv();
         let first = tokio::time::timeout(self.0.options.first_frame_within, first).await;
         let Ok(Ok(Some(frame))) = first else {
             tracing::debug!(%peer, "a channel was opened and nothing was asked for");
-            return;
+            return Served::Nothing;
         };
         let stream = frame.stream;
         match self.begin(peer, frame) {
@@ -178,10 +206,14 @@ impl Dumper {
                 let span = tracing::info_span!(
                     "dump", session = %stream.session, %peer, space = request.at.space
                 );
+                let snapshot = request.at.id;
                 let core = Sender::new(request, self.0.options.clone());
                 let signals = Signals::new(stop, self.0.shutdown.subscribe());
                 let session = Session::new(core, channel, ports, signals);
-                session.run().instrument(span).await;
+                match session.run().instrument(span).await {
+                    Ok(totals) => Served::Installed { snapshot, totals },
+                    Err(failure) => Served::Failed(failure),
+                }
             }
             Err((code, text)) => {
                 let body = Body::Abort {
@@ -191,6 +223,7 @@ impl Dumper {
                 let told = channel.tx.send(Frame { stream, body });
                 // Whether it hears that or not, it gets nothing.
                 let _ = tokio::time::timeout(self.0.options.first_frame_within, told).await;
+                Served::Refused(code)
             }
         }
     }

@@ -12,7 +12,12 @@ use crate::{
     BrokerError, Counts, GroupSpec, Handout, NewMessage, ReceiveRequest, SendReceipt, Topic,
     TopicSpec,
     core::{BrokerOptions, Core},
+    owner::{NotOwner, Retired},
 };
+
+mod pause;
+
+pub(crate) use pause::Paused;
 
 /// Opens the store, at the start and after it failed.
 #[async_trait]
@@ -48,6 +53,9 @@ struct Inner {
 enum State {
     Serving(Arc<Core>),
     Recovering,
+    // Being handed over: nothing is served, and whoever paused it goes on or hands it over.
+    Paused,
+    Moved(Arc<NotOwner>, Option<Arc<Retired>>),
     Closed,
 }
 
@@ -60,6 +68,10 @@ pub enum Health {
     Recovering,
     /// Its store failed and could not be opened anew: the process should end.
     Failed(String),
+    /// It is being handed over to another broker, and serves again if that fails.
+    Paused,
+    /// It was handed over: the process has nothing to serve any more.
+    Moved(String),
     /// It was shut down.
     Closed,
 }
@@ -119,7 +131,7 @@ impl Broker {
         self.inner.health.send_replace(Health::Closed);
         match state {
             State::Serving(core) => core.close().await,
-            State::Recovering | State::Closed => Ok(()),
+            State::Recovering | State::Paused | State::Moved(..) | State::Closed => Ok(()),
         }
     }
 
@@ -318,6 +330,8 @@ impl Broker {
         match &*self.inner.state.read() {
             State::Serving(core) => Ok(Arc::clone(core)),
             State::Recovering => Err(BrokerError::Recovering),
+            State::Paused => Err(BrokerError::Moving),
+            State::Moved(..) => Err(BrokerError::Moved),
             State::Closed => Err(BrokerError::ShuttingDown),
         }
     }
@@ -381,9 +395,15 @@ impl Inner {
     async fn reopen(self: Arc<Self>, failed: Arc<Core>) {
         failed.abandon().await;
         drop(failed);
+        self.load_again().await;
+    }
+
+    /// Opens the store and serves, for as long as that is tried.
+    async fn load_again(self: Arc<Self>) {
         let limit = self.options.recovery_time_max;
         match tokio::time::timeout(limit, self.reopen_until_it_works()).await {
-            Ok(core) => {
+            Ok(Err(moved)) => self.moved(moved, None),
+            Ok(Ok(core)) => {
                 if self.serve(&core) {
                     self.start(&core);
                     self.health.send_replace(Health::Serving);
@@ -410,10 +430,23 @@ impl Inner {
         wanted
     }
 
-    async fn reopen_until_it_works(&self) -> Arc<Core> {
+    /// The content has another owner, as its folder says.
+    fn moved(&self, moved: NotOwner, mark: Option<Retired>) {
+        let problem = moved.to_string();
+        tracing::warn!("{problem}");
+        let mut state = self.state.write();
+        if matches!(*state, State::Recovering | State::Paused) {
+            *state = State::Moved(Arc::new(moved), mark.map(Arc::new));
+            drop(state);
+            self.health.send_replace(Health::Moved(problem));
+        }
+    }
+
+    async fn reopen_until_it_works(&self) -> Result<Arc<Core>, NotOwner> {
         loop {
             match open_core(self.opener.as_ref(), &self.options).await {
-                Ok(core) => return core,
+                Ok(core) => return Ok(core),
+                Err(BrokerError::NotOwner(moved)) => return Err(moved),
                 Err(error) => tracing::warn!(%error, "the store can't be opened yet"),
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
@@ -425,7 +458,14 @@ async fn open_core(
     opener: &dyn OpenStore,
     options: &BrokerOptions,
 ) -> Result<Arc<Core>, BrokerError> {
+    let store = open_store(opener, options).await?;
+    Core::open(store, options.clone()).await
+}
+
+async fn open_store(
+    opener: &dyn OpenStore,
+    options: &BrokerOptions,
+) -> Result<Arc<dyn Store>, BrokerError> {
     let store = opener.open().await?;
-    let store = Guarded::new(store, options.store_time_max);
-    Core::open(Arc::new(store), options.clone()).await
+    Ok(Arc::new(Guarded::new(store, options.store_time_max)))
 }

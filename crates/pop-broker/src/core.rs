@@ -20,6 +20,7 @@ use crate::{
     catalog::{Catalog, CatalogOptions},
     consumption::Consumptions,
     counters::Counters,
+    owner,
     release::Releases,
     retention::Retention,
     revive::Redelivery,
@@ -125,6 +126,8 @@ pub(crate) struct Core {
     pub(crate) closing: CancellationToken,
     /// Work that must come to its end although nobody waits for it.
     pub(crate) tasks: TaskTracker,
+    /// Of the owner of this content: it goes up with each handover.
+    pub(crate) epoch: u64,
 }
 
 impl Core {
@@ -132,21 +135,29 @@ impl Core {
         store: Arc<dyn Store>,
         options: BrokerOptions,
     ) -> Result<Arc<Self>, BrokerError> {
+        let admission = owner::standing(&store).await?.admit()?;
         let mark = meta::lease_clock_mark(store.as_ref()).await?;
         let clock = match &options.clock {
             Some(clock) => Arc::clone(clock),
             None => Arc::new(SystemClock::resume(mark)),
         };
-        let keys = match meta::handle_keys(store.as_ref()).await? {
-            Some(keys) => keys,
-            None => draw_keys(&options.entropy),
+        let (keys, previous) = match admission.adopt {
+            // What was handed out at the source of a copy is not valid here.
+            Some(_) => (None, None),
+            None => (
+                meta::handle_keys(store.as_ref()).await?,
+                meta::incarnation(store.as_ref()).await?,
+            ),
         };
-        let previous = meta::incarnation(store.as_ref()).await?;
+        let keys = keys.unwrap_or_else(|| draw_keys(&options.entropy));
         let incarnation = draw_incarnation(&options.entropy);
         let mut batch = WriteBatch::new();
         meta::put_handle_keys(&mut batch, &keys);
         meta::put_incarnation(&mut batch, incarnation);
         meta::put_lease_clock_mark(&mut batch, clock.lease());
+        if let Some(owner) = &admission.adopt {
+            owner::put_owner(&mut batch, owner);
+        }
         // Synced before the first hand-out: no crash may give two runs one incarnation.
         store.write(batch, Durability::Synced).await?;
 
@@ -202,8 +213,16 @@ impl Core {
                 deleted: Notify::new(),
                 closing: CancellationToken::new(),
                 tasks: TaskTracker::new(),
+                epoch: admission.epoch,
             }
         }))
+    }
+
+    /// A number that nobody can foretell.
+    pub(crate) fn draw(&self) -> u128 {
+        let mut bytes = [0; 16];
+        (self.options.entropy)(&mut bytes);
+        u128::from_be_bytes(bytes)
     }
 
     /// Starts the work that goes on by itself. `failed` is called once, with the error of

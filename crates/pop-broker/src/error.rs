@@ -4,6 +4,8 @@ use pop_cache::CacheError;
 use pop_model::{GroupName, HandleError, NameError, QueueId, RetryPolicyError, TopicName};
 use pop_store::ErrorKind;
 
+use crate::NotOwner;
+
 /// A refused or failed operation. Each kind has its own status on the wire.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -110,6 +112,15 @@ pub enum BrokerError {
     /// The broker is on its way out.
     #[error("the broker is shutting down")]
     ShuttingDown,
+    /// Everything is being handed over to another broker.
+    #[error("the broker is being handed over: try again in a moment, there or here")]
+    Moving,
+    /// Everything was handed over to another broker.
+    #[error("the broker was handed over to another one: connect there")]
+    Moved,
+    /// The content of the store may not be served here.
+    #[error(transparent)]
+    NotOwner(#[from] NotOwner),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] pop_store::Error),

@@ -19,10 +19,14 @@ mod counters;
 mod error;
 mod filter;
 mod look;
+mod owner;
 mod retention;
 mod revive;
 
 // What it stands on and what it is reached through.
+pub mod bootstrap;
+pub mod data;
+pub mod handover;
 pub mod listener;
 pub mod rpc;
 pub mod space;
@@ -36,6 +40,7 @@ pub use counters::Counts;
 pub use deletion::{DeadLetters, DeletedGroup};
 pub use error::{BrokerError, MessageError};
 pub use filter::Filter;
+pub use owner::{NotOwner, Retired};
 pub use progress::{QueueProgress, ResetTo};
 pub use receive::{Delivery, Handout, ReceiveRequest};
 pub use retention::{ClockJump, RetentionStatus};

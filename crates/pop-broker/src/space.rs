@@ -5,7 +5,7 @@
 //! a folder was filled with belongs to the folder and does not move.
 
 use bytes::Bytes;
-use kv_restore::{Epoch, SnapshotId, SnapshotRef};
+use kv_restore::{Epoch, Seal, SnapshotId, SnapshotRef};
 use pop_store::{
     Keyspace,
     table::{self, BODY, DUE, LEASE, LOG, META, PROGRESS, QUARANTINE, RETAINED, RETRY, TIMER},
@@ -37,8 +37,8 @@ pub struct SpaceMeta {
     pub store: String,
     /// When it was taken, in milliseconds since 1970.
     pub taken_at_unix_ms: i64,
-    /// The receipt of a source that serves no more, in hexadecimal. Without one the snapshot
-    /// is a copy.
+    /// The SHA-256 of the receipt of a source that serves no more, in hexadecimal. Without one
+    /// the snapshot is a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<String>,
 }
@@ -98,6 +98,16 @@ pub fn snapshot_ref(id: SnapshotId, epoch: Epoch, meta: &SpaceMeta) -> SnapshotR
     SnapshotRef::new(SPACE, id, &names)
         .at(epoch, 0)
         .with_meta(meta.to_bytes())
+}
+
+/// The name of what a seal says was installed.
+///
+/// # Errors
+///
+/// If it is not a broker's content.
+pub(crate) fn of_seal(seal: &Seal) -> Result<SnapshotRef, MetaError> {
+    let meta = SpaceMeta::from_bytes(&seal.meta)?;
+    Ok(snapshot_ref(seal.snapshot, seal.epoch, &meta).at(seal.epoch, seal.applied))
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ pub(crate) struct Session {
     core: Sender,
     ports: Ports,
     signals: Signals,
+    outcome: Option<Result<Digest, Failure>>,
 }
 
 impl Session {
@@ -61,10 +62,11 @@ impl Session {
             core,
             ports,
             signals,
+            outcome: None,
         }
     }
 
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self) -> Result<Digest, Failure> {
         let mut event = Event::Start;
         loop {
             for action in self.core.handle(self.ports.epoch.elapsed(), event) {
@@ -142,7 +144,7 @@ impl Session {
                 }
             }
             Action::Finish(outcome) => {
-                match outcome {
+                match &outcome {
                     Ok(totals) => tracing::info!(%totals, "sent, and installed there"),
                     Err(failure) => tracing::info!(
                         kind = %failure.kind,
@@ -152,6 +154,7 @@ impl Session {
                 }
                 (self.work, self.cursor, self.permit) = (None, None, None);
                 self.ports.pinned = None;
+                self.outcome = Some(outcome);
             }
             Action::Hangup => return ControlFlow::Break(()),
         }
@@ -176,9 +179,12 @@ impl Session {
     }
 
     /// Lets what was said last get out.
-    async fn flush(mut self) {
+    async fn flush(mut self) -> Result<Digest, Failure> {
+        // The machine finishes before it hangs up.
+        let lost = || Err(Failure::from(crate::ErrorKind::TaskLost));
+        let outcome = self.outcome.take().unwrap_or_else(lost);
         let Some(mut link) = self.link.take() else {
-            return;
+            return outcome;
         };
         let flushed = async {
             while !link.is_flushed() {
@@ -189,5 +195,6 @@ impl Session {
         };
         // Nobody waits for it any more, so that it is not worth a word.
         let _ = tokio::time::timeout(FLUSH_WITHIN, flushed).await;
+        outcome
     }
 }

@@ -19,6 +19,9 @@ pub(crate) const RETENTION: &str = "/api/retention";
 /// drops the record of a [`Place`] query.
 pub(crate) const QUARANTINE: &str = "/api/quarantine";
 
+/// GET tells what the data port does, POST takes a [`DataRate`].
+pub(crate) const DATA: &str = "/api/data";
+
 /// A name in a namespace; the empty one is the default.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -209,6 +212,33 @@ pub(crate) struct Retention {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConfirmClock {}
+
+/// What the data port does and did.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Data {
+    /// What it sends in a second at most, such as `64M`; `off` is no limit.
+    pub(crate) rate: String,
+    /// Sessions that run.
+    pub(crate) running: u64,
+    /// Snapshots that are kept.
+    pub(crate) snapshots: u64,
+    pub(crate) oldest_snapshot_seconds: Option<u64>,
+    /// Sessions whose receiver installed all rows.
+    pub(crate) installed: u64,
+    /// Sessions that ended before.
+    pub(crate) failed: u64,
+    /// Connections that were turned away.
+    pub(crate) refused: u64,
+    pub(crate) sent_bytes: u64,
+}
+
+/// How fast the data port may send.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DataRate {
+    /// Such as `64M`; `off` is no limit.
+    pub(crate) rate: String,
+}
 
 /// A record that is to be put back to work.
 #[derive(Debug, Deserialize, Serialize)]

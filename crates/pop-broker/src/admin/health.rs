@@ -18,6 +18,9 @@ pub(super) async fn show(State(broker): State<Broker>) -> (StatusCode, Json<Repo
         Health::Serving => (StatusCode::OK, "serving", None),
         Health::Recovering => (StatusCode::SERVICE_UNAVAILABLE, "recovering", None),
         Health::Failed(problem) => (StatusCode::SERVICE_UNAVAILABLE, "failed", Some(problem)),
+        Health::Paused => (StatusCode::SERVICE_UNAVAILABLE, "paused", None),
+        // Not what the folder says of it: the receipt is for the operator alone.
+        Health::Moved(_) => (StatusCode::SERVICE_UNAVAILABLE, "moved", None),
         Health::Closed => (StatusCode::SERVICE_UNAVAILABLE, "closed", None),
     };
     (status, Json(Report { state, problem }))

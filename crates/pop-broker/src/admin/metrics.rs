@@ -7,17 +7,22 @@ use axum::{
     extract::State,
     http::header::{CONTENT_TYPE, HeaderName},
 };
-use pop_broker::{Broker, Health};
+use pop_broker::{
+    Broker, Health,
+    data::{DataService, DataStats},
+};
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) async fn show(
     State(broker): State<Broker>,
+    State(data): State<Option<DataService>>,
 ) -> ([(HeaderName, &'static str); 1], String) {
-    ([(CONTENT_TYPE, FORMAT)], render(&broker))
+    let text = render(&broker, data.as_ref());
+    ([(CONTENT_TYPE, FORMAT)], text)
 }
 
-fn render(broker: &Broker) -> String {
+fn render(broker: &Broker, data: Option<&DataService>) -> String {
     let mut text = String::new();
     let mut add = |name: &str, kind: &str, help: &str, value: u64| {
         // Writing to a String can't fail.
@@ -112,5 +117,66 @@ fn render(broker: &Broker) -> String {
     ] {
         add(name, "counter", help, value);
     }
+    if let Some(data) = data {
+        render_data(&data.stats(), add);
+    }
     text
+}
+
+/// The data port, where there is one.
+fn render_data(stats: &DataStats, mut add: impl FnMut(&str, &str, &str, u64)) {
+    let oldest = stats.oldest_pin.map_or(0, |age| age.as_secs());
+    for (name, help, value) in [
+        (
+            "pop_data_sessions",
+            "Sessions that send data now.",
+            stats.running,
+        ),
+        (
+            "pop_data_snapshots",
+            "Snapshots that are kept for peers.",
+            stats.pins,
+        ),
+        (
+            "pop_data_oldest_snapshot_seconds",
+            "Age of the oldest snapshot that is kept; 0 if none is.",
+            oldest,
+        ),
+    ] {
+        add(name, "gauge", help, value);
+    }
+    for (name, help, value) in [
+        (
+            "pop_data_connections_total",
+            "Connections to the data port.",
+            stats.connections,
+        ),
+        (
+            "pop_data_connections_refused_total",
+            "Connections that were turned away: nonsense, silence, no token, no room.",
+            stats.refused,
+        ),
+        (
+            "pop_data_snapshots_total",
+            "Snapshots that were taken for peers.",
+            stats.snapshots,
+        ),
+        (
+            "pop_data_sessions_installed_total",
+            "Sessions whose receiver installed all rows.",
+            stats.installed,
+        ),
+        (
+            "pop_data_sessions_failed_total",
+            "Sessions that ended before that.",
+            stats.failed,
+        ),
+        (
+            "pop_data_sent_bytes_total",
+            "Bytes that sessions sent.",
+            stats.bytes,
+        ),
+    ] {
+        add(name, "counter", help, value);
+    }
 }

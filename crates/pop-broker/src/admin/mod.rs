@@ -8,6 +8,7 @@
 
 pub(crate) mod api;
 
+mod data;
 mod group;
 mod health;
 mod metrics;
@@ -19,12 +20,33 @@ mod topic;
 
 use axum::{
     Router,
+    extract::FromRef,
     routing::{delete, get},
 };
-use pop_broker::Broker;
+use pop_broker::{Broker, data::DataService};
+
+/// What is asked about.
+#[derive(Clone)]
+struct State {
+    broker: Broker,
+    /// None while nothing is given out.
+    data: Option<DataService>,
+}
+
+impl FromRef<State> for Broker {
+    fn from_ref(state: &State) -> Self {
+        state.broker.clone()
+    }
+}
+
+impl FromRef<State> for Option<DataService> {
+    fn from_ref(state: &State) -> Self {
+        state.data.clone()
+    }
+}
 
 /// All that is answered.
-pub(crate) fn router(broker: Broker) -> Router {
+pub(crate) fn router(broker: Broker, data: Option<DataService>) -> Router {
     Router::new()
         .route("/health", get(health::show))
         .route("/metrics", get(metrics::show))
@@ -43,6 +65,7 @@ pub(crate) fn router(broker: Broker) -> Router {
                 .post(quarantine::redrive)
                 .delete(quarantine::drop_record),
         )
+        .route(api::DATA, get(data::show).post(data::set_rate))
         .fallback(problem::not_found)
-        .with_state(broker)
+        .with_state(State { broker, data })
 }

@@ -32,12 +32,21 @@ impl From<BrokerError> for Problem {
             | BrokerError::QueueCount { .. }
             | BrokerError::RetryPolicy(_) => StatusCode::BAD_REQUEST,
             BrokerError::Recovering
+            | BrokerError::Moving
+            | BrokerError::Moved
+            | BrokerError::NotOwner(_)
             | BrokerError::ShuttingDown
             | BrokerError::Busy(_)
             | BrokerError::TooManyInFlight(_) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())
+    }
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self(status, error.into())
     }
 }
 
@@ -75,6 +84,7 @@ pub(super) async fn not_found() -> Problem {
         api::OFFSETS,
         api::RETENTION,
         api::QUARANTINE,
+        api::DATA,
     ];
     let paths = paths.join(", ");
     let error = format!("no such path: there are /health, /metrics, {paths}");

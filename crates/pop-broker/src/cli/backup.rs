@@ -1,9 +1,14 @@
 //! `backup`: the content of a store, in one file.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
-use kv_restore::{Damage, ErrorKind, Target};
+use kv_restore::{Damage, ErrorKind, SnapshotId, Target};
+use pop_broker::data::{self, ByteRate, SourceUrl};
 use pop_broker::transfer::{
     Location, Manifest, Source, copy,
     file::{BackupError, BackupFile, Begun, Draft, PARTIAL},
@@ -14,7 +19,7 @@ use super::{
     Exit, Failure, complain,
     exit::EXIT_CODES,
     progress::{Meter, amount},
-    rate::Rate,
+    remote::Remote,
     say,
     transfer::{block_on, close, not_moved, now, open_source, options},
 };
@@ -31,10 +36,12 @@ use super::{
 #[derive(Args, Debug)]
 #[command(after_long_help = after_help())]
 pub(super) struct Backup {
-    /// The folder of the store, or STORE:FOLDER
+    /// The folder of the store, or STORE:FOLDER; or the data port of a running broker,
+    /// tcp://HOST:PORT or tls://HOST:PORT
     ///
-    /// No broker may be running on it.
-    #[arg(long, value_name = "FOLDER")]
+    /// No broker may be running on a folder. One that runs gives its data out with
+    /// `serve --data-listen`, and serves on.
+    #[arg(long, value_name = "FOLDER|URL")]
     from: String,
 
     /// The file that is to be made, or a folder for it
@@ -45,7 +52,10 @@ pub(super) struct Backup {
 
     /// The most bytes a second, such as 20M; as fast as it goes if absent
     #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
+    rate: Option<ByteRate>,
+
+    #[command(flatten)]
+    remote: Remote,
 }
 
 impl Backup {
@@ -54,6 +64,9 @@ impl Backup {
     }
 
     async fn make(self) -> Result<(), Failure> {
+        if self.from.contains("://") {
+            return self.make_of_broker().await;
+        }
         let from = self.source()?;
         if place::is_inside(&self.to, &from.folder) {
             let problem = format!(
@@ -65,15 +78,43 @@ impl Backup {
         }
         let (_, store) = open_source(&from).await?;
         let source = Source::of_store(&store, now(), None).await?;
-        let to = self.file(&source)?;
-        let file = match already(&to, &source)? {
-            Some(file) => file,
-            None => self.write(&source, &to).await?,
-        };
+        let file = self.make_of(&source).await?;
         drop(source);
         close(store.as_ref()).await?;
         tell(&from, &file);
         Ok(())
+    }
+
+    /// Of a broker that runs, which keeps the snapshot for us.
+    async fn make_of_broker(self) -> Result<(), Failure> {
+        let url = self.from.parse::<SourceUrl>();
+        let url = url.map_err(|error| Failure::because(Exit::Usage, &error))?;
+        let broker = data::Source::new(url, &self.remote.credentials()?)?;
+        let held = broker.snapshot(self.cut()?).await?;
+        let (at, peer) = (held.at.clone(), broker.peer());
+        let source = Source::remote(at, peer, Arc::clone(&broker) as _, Box::new(()));
+        let file = self.make_of(&source).await?;
+        held.done().await;
+        tell(broker.url(), &file);
+        Ok(())
+    }
+
+    async fn make_of(&self, source: &Source) -> Result<BackupFile, Failure> {
+        let to = self.file(source)?;
+        match already(&to, source)? {
+            Some(file) => Ok(file),
+            None => self.write(source, &to).await,
+        }
+    }
+
+    /// The snapshot of a backup that was cut, which its broker may still keep.
+    fn cut(&self) -> Result<Option<SnapshotId>, Failure> {
+        let drafts = match self.to.is_dir() {
+            true => self.drafts()?,
+            false => vec![self.to.clone()],
+        };
+        let mut snapshots = drafts.iter().filter_map(|it| Draft::snapshot_of(it));
+        Ok(snapshots.next().map(|it| it.id))
     }
 
     /// The folder to read, or what was meant instead.
@@ -94,21 +135,17 @@ impl Backup {
     /// The name of the file. In a folder the draft of the same snapshot is gone on with.
     fn file(&self, source: &Source) -> Result<PathBuf, Failure> {
         if !self.to.is_dir() {
-            return Ok(self.to.clone());
+            let folder = self.to.parent().filter(|it| !it.as_os_str().is_empty());
+            let missing = folder.filter(|it| !it.is_dir());
+            return missing.map_or(Ok(self.to.clone()), |folder| {
+                let problem = format!("there is no folder {} to put it in", folder.display());
+                Err(Failure::new(Exit::Usage, problem))
+            });
         }
-        let unreadable = |source| BackupError::Io {
-            path: self.to.clone(),
-            doing: "read",
-            source,
-        };
-        for entry in std::fs::read_dir(&self.to).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
-            let Some(to) = path.to_str().and_then(|it| it.strip_suffix(PARTIAL)) else {
-                continue;
-            };
-            let draft = Draft::snapshot_of(Path::new(to));
+        for to in self.drafts()? {
+            let draft = Draft::snapshot_of(&to);
             if draft.is_some_and(|it| it.id == source.at().id) {
-                return Ok(to.into());
+                return Ok(to);
             }
         }
         let taken: String = moment(now())
@@ -117,6 +154,22 @@ impl Backup {
             .filter(char::is_ascii_alphanumeric)
             .collect();
         Ok(self.to.join(format!("pop-broker-{taken}Z.backup")))
+    }
+
+    /// What was begun in the folder and is not done.
+    fn drafts(&self) -> Result<Vec<PathBuf>, Failure> {
+        let unreadable = |source| BackupError::Io {
+            path: self.to.clone(),
+            doing: "read",
+            source,
+        };
+        let mut drafts = Vec::new();
+        for entry in std::fs::read_dir(&self.to).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            let named = path.to_str().and_then(|it| it.strip_suffix(PARTIAL));
+            drafts.extend(named.map(PathBuf::from));
+        }
+        Ok(drafts)
     }
 
     async fn write(&self, source: &Source, to: &Path) -> Result<BackupFile, Failure> {
@@ -133,12 +186,18 @@ impl Backup {
             )),
             Begun::Whole => complain("an earlier backup was cut when all was written"),
         }
-        let mut target = Target::new(std::sync::Arc::new(draft.clone()));
+        let mut target = Target::new(Arc::new(draft.clone()));
         if let Begun::Behind(resume) = &begun {
             target = target.resuming(resume.clone());
         }
         if begun != Begun::Whole {
-            self.copy(source, target, &draft).await?;
+            let copied = self.copy(source, target, &draft).await;
+            copied.map_err(|failure| {
+                failure.with(&format!(
+                    "; what is written stays in {}{PARTIAL}, and the same command goes on with it",
+                    to.display()
+                ))
+            })?;
         }
         let mut meter = Meter::new("reading the backup again", None);
         Ok(draft.finish(|seen| meter.at(seen.rows, seen.bytes))?)
@@ -152,18 +211,15 @@ impl Backup {
             Err(error) if error.kind() == ErrorKind::Corrupt(Damage::Resume) => {
                 complain("the source has other rows than the backup that was cut: beginning anew");
                 draft.restart()?;
-                let target = Target::new(std::sync::Arc::new(draft.clone()));
+                let target = Target::new(Arc::new(draft.clone()));
                 copy(source, target, &options, |it| meter.at(it.rows, it.bytes)).await
             }
             copied => copied,
         };
         drop(meter);
-        copied.map(|_| ()).map_err(|error| {
-            not_moved("backup", &error).with(&format!(
-                "; what is written stays in {}{PARTIAL}, and the same command goes on with it",
-                self.to.display()
-            ))
-        })
+        copied
+            .map(|_| ())
+            .map_err(|error| not_moved("backup", &error))
     }
 }
 
@@ -184,7 +240,7 @@ fn already(to: &Path, source: &Source) -> Result<Option<BackupFile>, Failure> {
     Ok(Some(file))
 }
 
-fn tell(from: &Location, file: &BackupFile) {
+fn tell(from: &impl Display, file: &BackupFile) {
     let manifest = Manifest::of(file);
     say(&format!(
         "backed up {from}: {}, as of {}\nfile      {}\nmanifest  {}.toml\ndigest    {}",
@@ -206,6 +262,8 @@ Examples:
       Makes /backups/pop-broker-20261130T034500Z.backup and its manifest.
   pop-broker backup --from rocksdb:/var/lib/pop-broker --to /backups/monday.backup --rate 20M
       Leaves the disk to others.
+  pop-broker backup --from tcp://127.0.0.1:8083 --to /backups/ --token-file /etc/pop-token
+      Backs up a broker while it runs.
 
 The folder itself says which store it holds; STORE: in front of it insists on one.
 

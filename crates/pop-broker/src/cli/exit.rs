@@ -17,8 +17,9 @@ Exit codes:
   5    the data folder or backup is of another store or format
   6    the data folder or backup can't be used: no permission, disk full, damaged
   7    an address can't be listened on
-  8    no broker answers at the admin address
+  8    no broker answers at the admin address or data port
   9    the store failed while serving and could not be opened anew
+  10   the data folder was handed over to another broker, or waits for that
   130  ended at once by a second signal";
 
 /// What the store can't say, because it doesn't know where its folder comes from.
@@ -37,6 +38,7 @@ pub(crate) enum Exit {
     Address = 7,
     NoBroker = 8,
     StoreLost = 9,
+    NotOwner = 10,
     SecondSignal = 130,
 }
 
@@ -117,21 +119,30 @@ impl From<NotCompiledIn> for Failure {
     }
 }
 
-impl From<BrokerError> for Failure {
-    fn from(error: BrokerError) -> Self {
-        let BrokerError::Store(store) = &error else {
-            return Self::because(Exit::Failed, &error);
-        };
-        let exit = match store.kind() {
+impl From<pop_store::Error> for Failure {
+    fn from(error: pop_store::Error) -> Self {
+        let exit = match error.kind() {
             ErrorKind::Locked => Exit::FolderInUse,
             ErrorKind::Incompatible => Exit::FolderForeign,
             _ => Exit::FolderUnusable,
         };
-        let mut failure = Self::because(exit, store);
-        if store.kind().is_refusal() {
-            failure.message.push_str(USABLE);
+        Self::because(exit, &error)
+    }
+}
+
+impl From<BrokerError> for Failure {
+    fn from(error: BrokerError) -> Self {
+        let store = match error {
+            BrokerError::Store(store) => store,
+            BrokerError::NotOwner(_) => return Self::because(Exit::NotOwner, &error),
+            _ => return Self::because(Exit::Failed, &error),
+        };
+        let is_refused = store.kind().is_refusal();
+        let failure = Self::from(store);
+        match is_refused {
+            true => failure.with(USABLE),
+            false => failure,
         }
-        failure
     }
 }
 
@@ -151,6 +162,7 @@ mod tests {
             Exit::Address,
             Exit::NoBroker,
             Exit::StoreLost,
+            Exit::NotOwner,
             Exit::SecondSignal,
         ] {
             let line = format!("\n  {:<4} ", exit.code());

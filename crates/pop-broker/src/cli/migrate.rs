@@ -2,23 +2,25 @@
 
 use clap::Args;
 use pop_broker::{
+    data::{ByteRate, SourceUrl},
     stores::Backend,
     transfer::{Location, Source, installed, place},
 };
 
 use super::{
     Exit, Failure,
+    bootstrap::Bootstrap,
     exit::EXIT_CODES,
     progress::amount,
-    rate::Rate,
+    remote::Remote,
     say,
-    transfer::{Destination, block_on, close, failed, now, open_source},
+    transfer::{Destination, block_on, close, now, open_source},
 };
 
 /// Copies the content of a folder into a folder of another store.
 ///
 /// Any store into any other, or into one of the same kind. No broker may be running on
-/// either. The new content takes its place at one moment, when all of it is there and was
+/// either folder. The new content takes its place at one moment, when all of it is there and was
 /// compared; what was cut is begun again by the same command.
 ///
 /// What comes out is a copy: a broker on it delivers again what was out, once its time is
@@ -27,8 +29,9 @@ use super::{
 #[derive(Args, Debug)]
 #[command(after_long_help = after_help())]
 pub(super) struct Migrate {
-    /// The folder to copy from, or STORE:FOLDER
-    #[arg(long, value_name = "FOLDER")]
+    /// The folder to copy from, or STORE:FOLDER; or the data port of a running broker,
+    /// tcp://HOST:PORT or tls://HOST:PORT, as for `bootstrap`
+    #[arg(long, value_name = "FOLDER|URL")]
     from: String,
 
     /// The folder to copy to, as STORE:FOLDER; made if it is not there
@@ -41,12 +44,39 @@ pub(super) struct Migrate {
 
     /// The most bytes a second, such as 20M; as fast as it goes if absent
     #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
+    rate: Option<ByteRate>,
+
+    /// From a running broker: makes the folder the next owner, and retires the source
+    #[arg(long)]
+    handover: bool,
+
+    #[command(flatten)]
+    remote: Remote,
 }
 
 impl Migrate {
     pub(super) fn run(self) -> Result<(), Failure> {
+        if self.from.contains("://") {
+            return self.of_broker()?.run();
+        }
+        if self.handover {
+            let problem = "--handover is between a running broker and its successor: give its data port with --from, or stop it and serve the copy alone";
+            return Err(Failure::new(Exit::Usage, problem));
+        }
         block_on(self.copy())
+    }
+
+    /// What runs is not opened but asked, and that is what starts a new node, too.
+    fn of_broker(self) -> Result<Bootstrap, Failure> {
+        let from = self.from.parse::<SourceUrl>();
+        Ok(Bootstrap {
+            from: from.map_err(|error| Failure::because(Exit::Usage, &error))?,
+            to: parse(&self.to),
+            handover: self.handover,
+            replace: self.replace,
+            rate: self.rate,
+            remote: self.remote,
+        })
     }
 
     async fn copy(self) -> Result<(), Failure> {
@@ -55,13 +85,13 @@ impl Migrate {
         let (_, store) = open_source(&from).await?;
         let folder = Destination::open(&to, Backend::Fjall).await?;
         let wanted = match folder.may_have_it(self.replace) {
-            true => Some(place::totals(store.as_ref()).await.map_err(failed)?),
+            true => Some(place::totals(store.as_ref()).await?),
             false => None,
         };
         let digest = match wanted {
             Some(wanted) if folder.is_filled(&to, &wanted, self.replace).await? => wanted,
             _ => {
-                let over = installed(&folder.store).await.map_err(failed)?;
+                let over = installed(&folder.store).await?;
                 let source = Source::of_store(&store, now(), over.as_ref()).await?;
                 let filled = folder.fill(&source, self.rate, "migration", None).await?;
                 filled.seal.totals
@@ -81,10 +111,6 @@ impl Migrate {
     }
 
     fn places(&self) -> Result<(Location, Location), Failure> {
-        let parse = |text: &str| match text.parse::<Location>() {
-            Ok(location) => location,
-            Err(never) => match never {},
-        };
         let (from, to) = (parse(&self.from), parse(&self.to));
         let problem = if from.folder.is_file() {
             format!(
@@ -106,6 +132,13 @@ impl Migrate {
             return Ok((from, to));
         };
         Err(Failure::new(Exit::Usage, problem))
+    }
+}
+
+fn parse(text: &str) -> Location {
+    match text.parse() {
+        Ok(location) => location,
+        Err(never) => match never {},
     }
 }
 

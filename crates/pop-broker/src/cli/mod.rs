@@ -1,14 +1,17 @@
 //! The command line.
 
 mod backup;
+mod bootstrap;
 mod client;
+mod data;
 mod exit;
 mod group;
+mod handover;
 mod migrate;
 mod offset;
 mod progress;
 mod quarantine;
-mod rate;
+mod remote;
 mod restore;
 mod retention;
 mod serve;
@@ -47,7 +50,7 @@ First steps:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     Topic(topic::Topic),
     Group(group::Group),
     Offset(offset::Offset),
@@ -56,6 +59,9 @@ enum Command {
     Backup(backup::Backup),
     Restore(restore::Restore),
     Migrate(migrate::Migrate),
+    Bootstrap(bootstrap::Bootstrap),
+    Handover(handover::Handover),
+    Data(data::Data),
 }
 
 /// Runs the command that was typed.
@@ -70,6 +76,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
         Command::Migrate(migrate) => migrate.run(),
+        Command::Bootstrap(bootstrap) => bootstrap.run(),
+        Command::Handover(handover) => handover.run(),
+        Command::Data(data) => data.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

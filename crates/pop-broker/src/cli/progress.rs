@@ -78,8 +78,9 @@ fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
     }
+    let bar = bar.with_message(what);
     bar.enable_steady_tick(Duration::from_millis(200));
-    bar.with_message(what)
+    bar
 }
 
 /// Rows and bytes, for a person.

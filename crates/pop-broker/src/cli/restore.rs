@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pop_broker::{
+    data::ByteRate,
     stores::Backend,
     transfer::{Location, Manifest, Source, file::BackupFile, installed},
 };
@@ -12,9 +13,8 @@ use super::{
     Exit, Failure,
     exit::EXIT_CODES,
     progress::{Meter, amount},
-    rate::Rate,
     say,
-    transfer::{Destination, block_on, close, failed},
+    transfer::{Destination, block_on, close},
 };
 
 /// Brings a backup back into a folder.
@@ -51,7 +51,7 @@ pub(super) struct Restore {
 
     /// The most bytes a second, such as 20M; as fast as it goes if absent
     #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
+    rate: Option<ByteRate>,
 }
 
 impl Restore {
@@ -82,7 +82,7 @@ impl Restore {
         let usual = usual.unwrap_or(Backend::Fjall);
         let folder = Destination::open(&to, usual).await?;
         if !folder.is_filled(&to, &digest, self.replace).await? {
-            let over = installed(&folder.store).await.map_err(failed)?;
+            let over = installed(&folder.store).await?;
             let source = Source::of_backup(&file, digest, over.as_ref()).await?;
             let total = Some(digest.bytes());
             folder.fill(&source, self.rate, "restore", total).await?;

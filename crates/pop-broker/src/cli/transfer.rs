@@ -1,11 +1,11 @@
 //! What `backup`, `restore` and `migrate` share: folders that are opened for a while, and
 //! errors that say what to do.
 
-use std::{error::Error as _, path::Path, sync::Arc};
+use std::{error::Error as _, io, path::Path, sync::Arc};
 
 use kv_restore::{ErrorKind, Installed, RestoreError, Target};
 use pop_broker::{
-    BrokerError,
+    data::ByteRate,
     space::SEALS,
     stores::Backend,
     transfer::{
@@ -21,7 +21,6 @@ use tokio::runtime::Builder;
 use super::{
     Exit, Failure, complain,
     progress::{Meter, amount},
-    rate::Rate,
 };
 use crate::server::draw;
 
@@ -38,19 +37,18 @@ pub(super) fn now() -> i64 {
 }
 
 /// How rows are moved.
-pub(super) fn options(rate: Option<Rate>) -> CopyOptions {
+pub(super) fn options(rate: Option<ByteRate>) -> CopyOptions {
     let chance = || {
         let mut bytes = [0; 8];
         draw(&mut bytes);
         u64::from_be_bytes(bytes)
     };
-    CopyOptions::new(Arc::new(chance)).with_rate(rate.unwrap_or_default().0)
+    CopyOptions::new(Arc::new(chance)).with_rate(rate.map_or(0, ByteRate::bytes_per_second))
 }
 
 /// Opens a store that nobody else has open.
 pub(super) async fn open(store: Backend, folder: &Path) -> Result<Arc<dyn Store>, Failure> {
-    let opened = store.opener(folder)?.open().await;
-    opened.map_err(|error| BrokerError::from(error).into())
+    Ok(store.opener(folder)?.open().await?)
 }
 
 /// Opens the store to copy from, which must be there.
@@ -72,7 +70,7 @@ impl Destination {
         let backend = to.wanted(usual)?;
         check_folder(&to.folder)?;
         let store = open(backend, &to.folder).await?;
-        let has_data = !place::is_empty(store.as_ref()).await.map_err(failed)?;
+        let has_data = !place::is_empty(store.as_ref()).await?;
         Ok(Self {
             store,
             backend,
@@ -96,7 +94,7 @@ impl Destination {
         if !self.may_have_it(replace) {
             return Ok(false);
         }
-        let found = place::totals(self.store.as_ref()).await.map_err(failed)?;
+        let found = place::totals(self.store.as_ref()).await?;
         if found == *wanted {
             complain("the folder has this content already");
             return Ok(true);
@@ -115,7 +113,7 @@ impl Destination {
     pub(super) async fn fill(
         &self,
         source: &Source,
-        rate: Option<Rate>,
+        rate: Option<ByteRate>,
         what: &'static str,
         total: Option<u64>,
     ) -> Result<Installed, Failure> {
@@ -132,7 +130,7 @@ impl Destination {
 
 /// Ends the use of a store.
 pub(super) async fn close(store: &dyn Store) -> Result<(), Failure> {
-    store.close().await.map_err(failed)
+    Ok(store.close().await?)
 }
 
 /// A session that failed, as an operator sees it: who speaks with whom is nobody's concern.
@@ -164,10 +162,6 @@ pub(super) fn not_moved(what: &str, error: &RestoreError) -> Failure {
     Failure::new(exit, text)
 }
 
-pub(super) fn failed(error: pop_store::Error) -> Failure {
-    BrokerError::from(error).into()
-}
-
 impl From<LocationError> for Failure {
     fn from(error: LocationError) -> Self {
         let exit = match &error {
@@ -182,7 +176,7 @@ impl From<LocationError> for Failure {
 impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Self {
         match error {
-            SourceError::Store(error) => failed(error),
+            SourceError::Store(error) => error.into(),
             other => Self::because(Exit::Failed, &other),
         }
     }
@@ -192,6 +186,9 @@ impl From<BackupError> for Failure {
     fn from(error: BackupError) -> Self {
         let exit = match &error {
             BackupError::NotABackup(_) => Exit::Usage,
+            BackupError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Exit::Usage
+            }
             BackupError::Version { .. } | BackupError::Foreign { .. } => Exit::FolderForeign,
             BackupError::InUse(_) => Exit::FolderInUse,
             BackupError::Cut { .. } | BackupError::Damaged { .. } | BackupError::Io { .. } => {

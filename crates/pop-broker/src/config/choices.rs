@@ -3,7 +3,7 @@
 use std::{fmt::Display, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
-use pop_broker::stores::Backend;
+use pop_broker::{data::ByteRate, stores::Backend};
 use pop_model::{StartPosition, limits};
 use pop_store::Durability;
 use serde::{Deserialize, Deserializer, de};
@@ -129,6 +129,50 @@ pub(crate) struct Choices {
     #[arg(long, value_name = "COUNT", env = "POP_GROUP_IN_FLIGHT_MAX")]
     pub(crate) group_in_flight_max: Option<NonZeroU32>,
 
+    /// Where `pop-broker bootstrap` and `backup` fetch what this broker has; off if absent
+    ///
+    /// Whoever may connect gets every message. On another address than 127.0.0.1 or ::1 a
+    /// token or a certificate of the client is demanded. Port 0 takes a free one, and the
+    /// `ready` line names it.
+    #[arg(long, value_name = "ADDRESS", env = "POP_DATA_LISTEN")]
+    pub(crate) data_listen: Option<SocketAddr>,
+
+    /// File with the token that peers of --data-listen must give: one line of at least 16
+    /// characters
+    #[arg(long, value_name = "FILE", env = "POP_DATA_TOKEN_FILE")]
+    pub(crate) data_token_file: Option<PathBuf>,
+
+    /// Certificate chain of --data-listen in PEM; with it the port speaks TLS alone
+    #[arg(long, value_name = "FILE", env = "POP_DATA_TLS_CERTIFICATE")]
+    pub(crate) data_tls_certificate: Option<PathBuf>,
+
+    /// Private key of --data-listen in PEM
+    #[arg(long, value_name = "FILE", env = "POP_DATA_TLS_KEY")]
+    pub(crate) data_tls_key: Option<PathBuf>,
+
+    /// Certificates in PEM that must have signed those of the peers of --data-listen
+    #[arg(long, value_name = "FILE", env = "POP_DATA_TLS_CLIENT_CA")]
+    pub(crate) data_tls_client_ca: Option<PathBuf>,
+
+    /// What --data-listen sends in a second, to all peers together, such as 64M; off: no
+    /// limit [default: 64M]
+    ///
+    /// `pop-broker data rate` changes it while the broker runs.
+    #[arg(long, value_name = "RATE", env = "POP_DATA_RATE")]
+    #[serde(default, deserialize_with = "parsed")]
+    pub(crate) data_rate: Option<ByteRate>,
+
+    /// Snapshots that are kept for peers at once; more are refused [default: 2]
+    #[arg(long, value_name = "COUNT", env = "POP_DATA_SNAPSHOTS_MAX")]
+    pub(crate) data_snapshots_max: Option<NonZeroU32>,
+
+    /// How long a snapshot is kept at most, such as 6h [default: 6h]
+    ///
+    /// What is written meanwhile takes room beside it.
+    #[arg(long, value_name = "TIME", env = "POP_DATA_SNAPSHOT_AGE_MAX")]
+    #[serde(default, deserialize_with = "parsed")]
+    pub(crate) data_snapshot_age_max: Option<Span>,
+
     /// What is logged to stderr: error, warn, info, debug or trace, or per module, such as
     /// warn,pop_broker=debug [default: info, of the engines warn]
     #[arg(long, value_name = "FILTER", env = "POP_LOG")]
@@ -229,6 +273,14 @@ impl Choices {
             leases_max: self.leases_max.or(other.leases_max),
             queue_in_flight_max: self.queue_in_flight_max.or(other.queue_in_flight_max),
             group_in_flight_max: self.group_in_flight_max.or(other.group_in_flight_max),
+            data_listen: self.data_listen.or(other.data_listen),
+            data_token_file: self.data_token_file.or(other.data_token_file),
+            data_tls_certificate: self.data_tls_certificate.or(other.data_tls_certificate),
+            data_tls_key: self.data_tls_key.or(other.data_tls_key),
+            data_tls_client_ca: self.data_tls_client_ca.or(other.data_tls_client_ca),
+            data_rate: self.data_rate.or(other.data_rate),
+            data_snapshots_max: self.data_snapshots_max.or(other.data_snapshots_max),
+            data_snapshot_age_max: self.data_snapshot_age_max.or(other.data_snapshot_age_max),
             log: self.log.or(other.log),
             log_format: self.log_format.or(other.log_format),
             topics: [self.topics, other.topics].concat(),

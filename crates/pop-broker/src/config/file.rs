@@ -86,6 +86,10 @@ impl Choices {
             &mut choices.data,
             &mut choices.tls_certificate,
             &mut choices.tls_key,
+            &mut choices.data_token_file,
+            &mut choices.data_tls_certificate,
+            &mut choices.data_tls_key,
+            &mut choices.data_tls_client_ca,
         ] {
             *path = path.take().map(|path: PathBuf| folder.join(path));
         }

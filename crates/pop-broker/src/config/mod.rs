@@ -7,6 +7,7 @@
 
 mod age;
 mod choices;
+mod data_port;
 mod file;
 mod settings;
 

@@ -17,7 +17,10 @@ use pop_store::Durability;
 use tracing_subscriber::EnvFilter;
 
 pub(crate) use super::choices::LogFormat;
-use super::choices::{Answer, Choices, Start, Tls};
+use super::{
+    choices::{Answer, Choices, Start, Tls},
+    data_port::DataPortSettings,
+};
 use crate::cli::{Exit, Failure};
 
 const PORT: u16 = 8081;
@@ -36,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) tls: TlsChoice,
+    /// None if nothing is given out.
+    pub(crate) data_port: Option<DataPortSettings>,
     pub(crate) send_durability: Durability,
     pub(crate) ack_durability: Durability,
     pub(crate) catalog: CatalogOptions,
@@ -72,6 +77,7 @@ impl Settings {
             listen: choices.listen.unwrap_or(here(PORT)),
             admin: choices.admin.unwrap_or(here(ADMIN_PORT)),
             tls: tls(&choices)?,
+            data_port: DataPortSettings::decide(&choices)?,
             send_durability: choices.durability.unwrap_or(Answer::Sync).into(),
             ack_durability: choices.ack_durability.unwrap_or(Answer::Async).into(),
             topics: topics.collect(),

@@ -72,7 +72,11 @@ impl From<BrokerError> for Refusal {
             BrokerError::Busy(_) | BrokerError::TooManyInFlight(_) => Code::TooManyRequests,
             // Not too many requests: there are clients that give up on that at once, and
             // all of them try again after this.
-            BrokerError::Recovering | BrokerError::ShuttingDown => Code::InternalServerError,
+            BrokerError::Recovering
+            | BrokerError::ShuttingDown
+            | BrokerError::Moving
+            | BrokerError::Moved
+            | BrokerError::NotOwner(_) => Code::InternalServerError,
             BrokerError::NotDeadLettered(why) => {
                 tracing::warn!(%why, "a call failed");
                 Code::InternalServerError

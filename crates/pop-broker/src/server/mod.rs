@@ -5,7 +5,12 @@ mod signal;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use pop_broker::{Broker, BrokerError, Health, listener::Listener, rpc};
+use pop_broker::{
+    Broker, BrokerError, Health,
+    data::{DataPort, DataService},
+    listener::Listener,
+    rpc,
+};
 use tokio::{net::TcpListener, runtime::Builder, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +54,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
 
     let stop = CancellationToken::new();
     let ready = doors.ready_line(settings);
-    let mut work = doors.serve(&broker, &stop);
+    let mut work = doors.serve(&broker, settings, &stop);
     say(&ready);
 
     let outcome = tokio::select! {
@@ -80,6 +85,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
 struct Doors {
     clients: Listener,
     admin: TcpListener,
+    data: Option<DataPort>,
     addresses: (SocketAddr, SocketAddr),
 }
 
@@ -92,10 +98,19 @@ impl Doors {
         let admin_address = admin.local_addr();
         let admin_address =
             admin_address.map_err(|error| not_bound("--admin", settings.admin, &error))?;
+        let data = match &settings.data_port {
+            None => None,
+            Some(port) => Some(
+                DataPort::bind(port.listen, &port.access)
+                    .await
+                    .map_err(|error| not_bound("--data-listen", port.listen, &error))?,
+            ),
+        };
         Ok(Self {
             addresses: (clients.local_addr(), admin_address),
             clients,
             admin,
+            data,
         })
     }
 
@@ -106,21 +121,43 @@ impl Doors {
             "ready listen={clients} admin={admin} store={}",
             settings.store
         );
+        if let Some(data) = &self.data {
+            line.push_str(&format!(" data-listen={}", data.local_addr()));
+        }
         if settings.store.has_folder() {
             line.push_str(&format!(" data={}", settings.data.display()));
         }
         line
     }
 
-    fn serve(self, broker: &Broker, stop: &CancellationToken) -> Work {
+    fn serve(self, broker: &Broker, settings: &Settings, stop: &CancellationToken) -> Work {
         let service = rpc::service(broker.clone(), rpc::RpcOptions::default());
         let (clients, admin) = (self.clients, self.admin);
         let stopped = stop.clone().cancelled_owned();
+        let moved = handed_over(broker.clone());
+        let stop_clients = stop.clone();
         let clients = async move {
-            let served = clients.serve(service, stopped).await;
-            served.map_err(|error| Failure::because(Exit::Failed, &error))
+            let ended = async {
+                tokio::select! {
+                    () = stopped => {}
+                    () = moved => {}
+                }
+            };
+            let served = clients.serve(service, ended).await;
+            served.map_err(|error| Failure::because(Exit::Failed, &error))?;
+            // Whoever connects now finds nobody and goes elsewhere; the operator and the
+            // broker that took over still find us.
+            stop_clients.cancelled().await;
+            Ok(())
         };
-        let router = admin::router(broker.clone());
+        let service = settings
+            .data_port
+            .as_ref()
+            .map(|port| DataService::new(broker.clone(), port.access.clone(), port.options));
+        if let (Some(door), Some(service)) = (self.data, &service) {
+            tokio::spawn(door.serve(service.clone(), stop.clone()));
+        }
+        let router = admin::router(broker.clone(), service);
         let stopped = stop.clone().cancelled_owned();
         let admin = async move {
             let served = axum::serve(admin, router)
@@ -201,6 +238,16 @@ async fn store_lost(broker: &Broker) -> Failure {
         Exit::StoreLost,
         format!("{problem}: the log tells why; start again once the cause is removed"),
     )
+}
+
+/// Waits until the content has another owner.
+async fn handed_over(broker: Broker) {
+    let mut health = broker.health();
+    let moved = health.wait_for(|health| matches!(health, Health::Moved(_)));
+    if moved.await.is_err() {
+        // The broker is gone, which others see.
+        std::future::pending().await
+    }
 }
 
 fn warn_of_what_the_store_is_not(broker: &Broker) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use kv_restore::{
 };
 use tokio::runtime::Handle;
 
-use super::{Source, source::local_options};
+use super::Source;
 
 /// How a content is moved.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ pub async fn copy(
     mut seen: impl FnMut(&Progress),
 ) -> Result<Installed, RestoreError> {
     let restorer = RestorerOptions::new(options.chance.clone())
-        .with_session(local_options())
+        .with_session(source.session())
         .with_limiter(Limiter::new(options.rate));
     let restorer = Restorer::new(target, source.transport(), restorer, Handle::current());
     let session = restorer.restore(source.at().clone(), &[source.peer().clone()])?;

@@ -10,15 +10,21 @@ use kv_restore::{
 use pop_store::{Snapshot, Store, StoreExt, table::META};
 
 use super::file::BackupFile;
-use crate::space::{SEALS, SpaceMeta, snapshot_ref};
+use crate::{
+    owner,
+    space::{SEALS, SpaceMeta, snapshot_ref},
+};
 
 const PEER: &str = "source";
+/// How often a transfer whose connection breaks is taken up again.
+const RECONNECTS: u32 = 10;
 
 /// A snapshot that is on offer, as long as this lives.
 pub struct Source {
     at: SnapshotRef,
     peer: PeerId,
     transport: Arc<dyn Transport>,
+    session: Options,
     // Whatever keeps the snapshot: an offer of this process, a connection.
     _kept: Box<dyn Send>,
 }
@@ -57,6 +63,7 @@ impl Source {
             at,
             peer,
             transport,
+            session: Options::default().with_reconnects(RECONNECTS),
             _kept: kept,
         }
     }
@@ -81,8 +88,7 @@ impl Source {
         let snapshot = store.snapshot().await?;
         // A broker draws an incarnation at each start, and each restore leaves a seal.
         let id = digest(snapshot.as_ref(), &[META, SEALS]).await?.sum();
-        let installed = installed(store).await?;
-        let epoch = installed.map(|seal| seal.epoch).unwrap_or_default();
+        let epoch = owner::epoch(store).await?;
         let meta = SpaceMeta::copy(store.name(), now_unix_ms);
         let at = snapshot_ref(SnapshotId(id), epoch, &meta);
         Self::offer(store.as_ref(), snapshot, above(at, over))
@@ -115,7 +121,10 @@ impl Source {
         let transport = LocalTransport::new(PeerId::new("target"));
         let peer = PeerId::new(PEER);
         transport.add(peer.clone(), dumper);
-        Ok(Self::remote(at, peer, Arc::new(transport), Box::new(offer)))
+        Ok(Self {
+            session: local_options(),
+            ..Self::remote(at, peer, Arc::new(transport), Box::new(offer))
+        })
     }
 
     /// Which snapshot it is.
@@ -126,6 +135,10 @@ impl Source {
 
     pub(super) fn peer(&self) -> &PeerId {
         &self.peer
+    }
+
+    pub(super) fn session(&self) -> Options {
+        self.session.clone()
     }
 
     pub(super) fn transport(&self) -> Arc<dyn Transport> {

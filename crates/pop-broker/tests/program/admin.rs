@@ -13,8 +13,22 @@ use crate::{
 
 const LONG: Duration = Duration::from_secs(60);
 
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+pub(crate) fn health(admin: &str) -> String {
+    get_at(admin, "/health").1
+}
+
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+pub(crate) fn metrics(admin: &str) -> String {
+    get_at(admin, "/metrics").1
+}
+
 fn get(broker: &Process, path: &str) -> (u16, String) {
-    let url = format!("http://{}{path}", broker.field("admin").unwrap());
+    get_at(broker.field("admin").unwrap(), path)
+}
+
+fn get_at(admin: &str, path: &str) -> (u16, String) {
+    let url = format!("http://{admin}{path}");
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .proxy(None);

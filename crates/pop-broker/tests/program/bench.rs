@@ -60,6 +60,15 @@ impl Bench {
         Process::start(Path::new(BINARY), &flags, &self.path("log")).unwrap()
     }
 
+    /// The same, with a log of its own: the second broker of a test.
+    #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+    pub(crate) fn serve_logged(&self, name: &str, flags: &[&str]) -> Process {
+        let ports = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let flags = [&ports[..], flags].concat();
+        let log = self.path(&format!("{name}.log"));
+        Process::start(Path::new(BINARY), &flags, &log).unwrap()
+    }
+
     /// A broker that keeps nothing.
     pub(crate) fn serve_memory(&self) -> Process {
         self.serve(&["--store", "memory"])

@@ -29,6 +29,16 @@ fn every_command_has_help() {
         &["quarantine", "list"],
         &["quarantine", "redrive"],
         &["quarantine", "drop"],
+        &["bootstrap"],
+        &["handover"],
+        &["handover", "finish"],
+        &["handover", "undo"],
+        &["data"],
+        &["data", "show"],
+        &["data", "rate"],
+        &["backup"],
+        &["restore"],
+        &["migrate"],
     ] {
         let text = help(command);
         assert!(text.contains("Usage: pop-broker"), "{command:?}: {text}");
@@ -37,7 +47,19 @@ fn every_command_has_help() {
 
 #[test]
 fn commands_of_several_parts_show_examples() {
-    for command in ["serve", "topic", "group", "retention", "quarantine"] {
+    for command in [
+        "serve",
+        "topic",
+        "group",
+        "retention",
+        "quarantine",
+        "bootstrap",
+        "handover",
+        "data",
+        "backup",
+        "restore",
+        "migrate",
+    ] {
         let text = help(&[command]);
         assert!(text.contains("\nExamples:\n"), "{command}: {text}");
     }
@@ -51,11 +73,12 @@ fn every_setting_has_an_environment_variable_and_a_default() {
         .filter_map(|line| line.trim().strip_prefix("--"));
     let mut flags: Vec<_> = flags.filter_map(|line| line.split(' ').next()).collect();
     flags.sort_unstable();
-    assert_eq!(flags.len(), 21, "{flags:?}");
+    assert_eq!(flags.len(), 29, "{flags:?}");
     for flag in flags {
         let variable = format!("[env: POP_{}=", flag.replace('-', "_").to_uppercase());
         assert!(text.contains(&variable), "{flag}");
     }
-    // All but the file and the two of a certificate, which are absent by default.
-    assert_eq!(text.matches("[default: ").count(), 18, "{text}");
+    // All but the file, the two of a certificate, and the data port with what lets peers in,
+    // which are absent by default.
+    assert_eq!(text.matches("[default: ").count(), 21, "{text}");
 }

@@ -16,6 +16,8 @@ mod process;
 
 mod admin;
 mod bench;
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+mod bootstrap;
 mod delete;
 mod help;
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
@@ -23,3 +25,5 @@ mod keep;
 mod refuse;
 mod settings;
 mod stop;
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+mod transfer;

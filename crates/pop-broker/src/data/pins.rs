@@ -1,0 +1,118 @@
+//! The snapshots that are kept for peers: how many, and since when.
+//!
+//! A pin lasts as long as anybody holds the snapshot, whatever way it is held, so that the
+//! count is exact and the age is that of what the store really keeps.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use pop_store::{Entry, Keyspace, Result, Scan, Snapshot};
+use tokio::time::Instant;
+
+/// The room for snapshots.
+#[derive(Debug)]
+pub(super) struct Pins {
+    max: usize,
+    taken: Arc<Mutex<Taken>>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    next: u64,
+    // By the order in which they were taken.
+    since: BTreeMap<u64, Instant>,
+}
+
+/// The room of one snapshot, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Slot {
+    taken: Arc<Mutex<Taken>>,
+    number: u64,
+}
+
+/// A snapshot in its slot.
+#[derive(Debug)]
+struct Pinned {
+    snapshot: Arc<dyn Snapshot>,
+    _slot: Slot,
+}
+
+impl Pins {
+    pub(super) fn new(max: usize) -> Self {
+        let taken = Arc::default();
+        Self { max, taken }
+    }
+
+    /// Takes room, if there is any.
+    pub(super) fn take(&self) -> Option<Slot> {
+        let mut taken = self.taken.lock();
+        if taken.since.len() >= self.max {
+            return None;
+        }
+        let number = taken.next;
+        taken.next += 1;
+        taken.since.insert(number, Instant::now());
+        let taken = Arc::clone(&self.taken);
+        Some(Slot { taken, number })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.taken.lock().since.len()
+    }
+
+    /// How long ago the oldest one was taken.
+    pub(super) fn oldest(&self) -> Option<Duration> {
+        let taken = self.taken.lock();
+        let (_, since) = taken.since.first_key_value()?;
+        Some(since.elapsed())
+    }
+}
+
+impl Slot {
+    /// Keeps the slot as long as the snapshot is kept.
+    pub(super) fn hold(self, snapshot: Arc<dyn Snapshot>) -> Arc<dyn Snapshot> {
+        let _slot = self;
+        Arc::new(Pinned { snapshot, _slot })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.taken.lock().since.remove(&self.number);
+    }
+}
+
+#[async_trait]
+impl Snapshot for Pinned {
+    async fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        self.snapshot.get(keyspace, key).await
+    }
+
+    async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>> {
+        self.snapshot.scan(keyspace, scan).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Mutant: the slot is given back when the offer ends and not when the last reader goes.
+    #[tokio::test(start_paused = true)]
+    async fn room_lasts_as_long_as_anybody_holds_the_snapshot() {
+        use pop_store::{MemStore, Store};
+        let pins = Pins::new(1);
+        let store = MemStore::new(&[Keyspace::new("rows")]);
+        let held = pins.take().unwrap().hold(store.snapshot().await.unwrap());
+        let reader = Arc::clone(&held);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        drop(held);
+        assert!(pins.take().is_none());
+        assert_eq!(pins.oldest(), Some(Duration::from_secs(5)));
+        drop(reader);
+        assert_eq!((pins.count(), pins.oldest()), (0, None));
+        assert!(pins.take().is_some());
+    }
+}

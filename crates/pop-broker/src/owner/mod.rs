@@ -1,0 +1,262 @@
+//! Whose the content of a folder is, and so whether it may be served.
+//!
+//! What was installed from elsewhere is not served before it was *adopted*: a copy by its
+//! first open, which makes everything that was leased at its source void; what was handed
+//! over only with the receipt of its source. A folder whose content went elsewhere is
+//! *retired*. All of it is decided from three rows, so that no order of crashes can make
+//! two owners.
+
+mod receipt;
+mod record;
+
+use kv_restore::{Epoch, Seal, SnapshotId, Target};
+use pop_model::StoredValue;
+use pop_store::{Durability, Store, WriteBatch, table::get_value};
+use std::sync::Arc;
+
+pub(crate) use receipt::Receipt;
+pub(crate) use record::Owner;
+pub use record::Retired;
+
+use crate::{
+    BrokerError,
+    space::{SEALS, SPACE, SpaceMeta},
+};
+use record::{OWNER, RETIRED};
+
+/// What the rows of a folder say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The content is its own.
+    Own(Owner),
+    /// A copy was installed and never served; what makes it the folder's own.
+    Copy(Owner),
+    /// What was handed over was installed, and the source is not known to be retired.
+    Awaiting {
+        seal: Seal,
+        /// The digest of its receipt.
+        receipt: String,
+    },
+    /// The content has another owner.
+    Retired(Box<Retired>),
+}
+
+/// A folder that may not be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotOwner {
+    /// Its content went elsewhere.
+    #[error(
+        "this folder was handed over to {to} at {at} (epoch {epoch}) and is not served any more. \
+         Should the new owner still wait for the receipt of snapshot {snapshot}, it is {receipt}: \
+         give it to `pop-broker handover finish`. To serve this folder after all, make sure that \
+         the new owner never serves again, and run `pop-broker handover undo`"
+    )]
+    Retired {
+        /// Where.
+        to: String,
+        /// Since when.
+        at: String,
+        /// The epoch of the new owner.
+        epoch: u64,
+        /// What went.
+        snapshot: SnapshotId,
+        /// What lets it begin.
+        receipt: String,
+    },
+    /// Its content came from a source that may still be served.
+    #[error(
+        "this folder holds snapshot {snapshot} of a handover that was cut off: its source may \
+         still serve. Run the same `pop-broker bootstrap` again; or, if the source is retired, \
+         start it to be told the receipt and give that to `pop-broker handover finish`"
+    )]
+    Awaiting {
+        /// What came.
+        snapshot: SnapshotId,
+    },
+    /// A receipt of something else.
+    #[error("that is not the receipt of snapshot {snapshot}, which this folder waits for")]
+    Receipt {
+        /// What came.
+        snapshot: SnapshotId,
+    },
+    /// Nothing is to be finished or undone.
+    #[error("{0}")]
+    Nothing(&'static str),
+}
+
+/// What lets a folder be served, and what its open has to write for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Admission {
+    pub(crate) epoch: u64,
+    /// Of a copy: what makes it this folder's own.
+    pub(crate) adopt: Option<Owner>,
+}
+
+/// Decides from the rows alone. What was installed last counts: a mark beside it speaks of
+/// what was there before.
+fn decide(owner: Owner, retired: Option<Retired>, seal: Option<(Seal, SpaceMeta)>) -> Standing {
+    match (seal, retired) {
+        (Some((seal, meta)), _) if owner.adopted != Some(seal.snapshot) => match meta.handover {
+            Some(receipt) => Standing::Awaiting { seal, receipt },
+            // An operator may put what is older in the place of what is newer, and goes on
+            // counting from there.
+            None => Standing::Copy(Owner {
+                epoch: owner.epoch.max(seal.epoch.0),
+                ..adopted(&seal)
+            }),
+        },
+        (_, Some(retired)) => Standing::Retired(Box::new(retired)),
+        (_, None) => Standing::Own(owner),
+    }
+}
+
+/// Reads where a store stands. One without a keyspace for seals is nobody else's.
+///
+/// # Errors
+///
+/// The store's, or rows that can't be read.
+pub(crate) async fn standing(store: &Arc<dyn Store>) -> pop_store::Result<Standing> {
+    if !store.keyspaces().contains(&SEALS) {
+        return Ok(Standing::Own(Owner::default()));
+    }
+    let owner: Option<Owner> = get_value(store.as_ref(), SEALS, &OWNER).await?;
+    let retired: Option<Retired> = get_value(store.as_ref(), SEALS, &RETIRED).await?;
+    let target = Target::new(Arc::clone(store)).with_seals(SEALS);
+    let seal = match target.installed(SPACE).await? {
+        None => None,
+        Some(seal) => {
+            let meta = SpaceMeta::from_bytes(&seal.meta);
+            let meta = meta.map_err(|error| {
+                pop_store::Error::new(pop_store::ErrorKind::Incompatible, store.name(), "open")
+                    .with_detail(format!("what was installed: {error}"))
+            })?;
+            Some((seal, meta))
+        }
+    };
+    Ok(decide(owner.unwrap_or_default(), retired, seal))
+}
+
+/// The epoch of whoever owns the content of a store.
+///
+/// # Errors
+///
+/// The store's, or rows that can't be read.
+pub(crate) async fn epoch(store: &Arc<dyn Store>) -> pop_store::Result<Epoch> {
+    Ok(standing(store).await?.epoch())
+}
+
+impl Standing {
+    /// Whether it may be served, and as what.
+    pub(crate) fn admit(&self) -> Result<Admission, NotOwner> {
+        match self {
+            Self::Own(owner) => Ok(Admission {
+                epoch: owner.epoch,
+                adopt: None,
+            }),
+            Self::Copy(owner) => Ok(Admission {
+                epoch: owner.epoch,
+                adopt: Some(*owner),
+            }),
+            Self::Awaiting { seal, .. } => Err(NotOwner::Awaiting {
+                snapshot: seal.snapshot,
+            }),
+            Self::Retired(retired) => Err(retired.as_ref().into()),
+        }
+    }
+
+    /// Below this epoch nothing may be installed here.
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch(match self {
+            Self::Own(owner) | Self::Copy(owner) => owner.epoch,
+            Self::Awaiting { seal, .. } => seal.epoch.0,
+            Self::Retired(retired) => retired.epoch,
+        })
+    }
+}
+
+fn adopted(seal: &Seal) -> Owner {
+    Owner {
+        epoch: seal.epoch.0,
+        adopted: Some(seal.snapshot),
+    }
+}
+
+/// Adds what makes the content of a folder its own, and takes away what was said of the
+/// content before.
+pub(crate) fn put_owner(batch: &mut WriteBatch, owner: &Owner) {
+    batch.put(SEALS, OWNER, owner.encode());
+    batch.delete(SEALS, RETIRED);
+}
+
+/// Marks a folder as not to be served any more. On `Ok` the mark survives a power cut.
+pub(crate) async fn retire(store: &dyn Store, retired: &Retired) -> pop_store::Result<()> {
+    let mut batch = WriteBatch::new();
+    batch.put(SEALS, RETIRED, retired.encode());
+    store.write(batch, Durability::Synced).await
+}
+
+/// Makes what was handed over this folder's own, because its source is retired.
+///
+/// # Errors
+///
+/// A receipt of something else, a folder that waits for none, or the store's.
+pub(crate) async fn finish(
+    store: &Arc<dyn Store>,
+    receipt: Option<Receipt>,
+) -> Result<(), BrokerError> {
+    let (seal, digest) = match standing(store).await? {
+        Standing::Awaiting { seal, receipt } => (seal, receipt),
+        // Nothing is lost by hearing it twice.
+        Standing::Own(owner) if owner.adopted.is_some() => return Ok(()),
+        _ => return Err(NotOwner::Nothing("this folder waits for no receipt").into()),
+    };
+    if receipt.is_some_and(|it| it.digest() != digest) {
+        let snapshot = seal.snapshot;
+        return Err(NotOwner::Receipt { snapshot }.into());
+    }
+    let mut batch = WriteBatch::new();
+    put_owner(&mut batch, &adopted(&seal));
+    Ok(store.write(batch, Durability::Synced).await?)
+}
+
+/// Takes a retired folder back into service, with an epoch above that of the owner that it
+/// was handed to.
+///
+/// # Errors
+///
+/// A folder that is not retired, or the store's.
+pub(crate) async fn undo(store: &Arc<dyn Store>) -> Result<u64, BrokerError> {
+    let Standing::Retired(retired) = standing(store).await? else {
+        return Err(NotOwner::Nothing("this folder was not handed over").into());
+    };
+    let owner: Option<Owner> = get_value(store.as_ref(), SEALS, &OWNER).await?;
+    let owner = Owner {
+        epoch: retired.epoch.saturating_add(1),
+        adopted: owner.unwrap_or_default().adopted,
+    };
+    let mut batch = WriteBatch::new();
+    put_owner(&mut batch, &owner);
+    store.write(batch, Durability::Synced).await?;
+    Ok(owner.epoch)
+}
+
+impl From<&Retired> for NotOwner {
+    fn from(retired: &Retired) -> Self {
+        let nanos = retired.at_unix_ms.rem_euclid(1_000) * 1_000_000;
+        let at = prost_types::Timestamp {
+            seconds: retired.at_unix_ms.div_euclid(1_000),
+            nanos: i32::try_from(nanos).unwrap_or_default(),
+        };
+        Self::Retired {
+            to: retired.to.clone(),
+            at: at.to_string(),
+            epoch: retired.epoch,
+            snapshot: retired.snapshot,
+            receipt: Receipt(retired.receipt).text(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

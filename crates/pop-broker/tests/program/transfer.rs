@@ -1,0 +1,181 @@
+//! `backup`, `restore` and `migrate` as an operator types them: what they make, and what
+//! they say when they can't.
+
+use std::{fs, path::Path};
+
+use crate::{
+    bench::{Bench, DURABLE, END_MAX, ask, client, run},
+    process::Process,
+};
+
+/// A folder that a broker left, with a message in it.
+async fn left() -> Bench {
+    let bench = Bench::new();
+    let broker = bench.serve_folder();
+    let mut client = client(&broker, "orders", "billing").await;
+    client.send("1", "kept").await.unwrap();
+    stop(broker).await;
+    bench
+}
+
+async fn stop(mut broker: Process) {
+    broker.signal("TERM").unwrap();
+    broker.end(END_MAX).await.unwrap();
+}
+
+fn path(bench: &Bench, name: &str) -> String {
+    bench.path(name).to_str().unwrap().to_owned()
+}
+
+/// What it prints, of a command that succeeds.
+#[track_caller]
+fn done(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a command says that is refused with this code.
+#[track_caller]
+fn refused(arguments: &[&str], code: i32, says: &str) {
+    let output = run(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(says), "{said}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+#[tokio::test]
+async fn a_backup_comes_back_in_a_folder_that_a_broker_serves() {
+    let bench = left().await;
+    let (file, folder) = (path(&bench, "a.backup"), path(&bench, "back"));
+    let told = done(&["backup", "--from", &bench.data(), "--to", &file]);
+    assert!(told.contains("digest"), "{told}");
+    let manifest = fs::read_to_string(path(&bench, "a.backup.toml")).unwrap();
+    let checked = done(&["restore", "--from", &file, "--check"]);
+    assert_eq!(checked.trim_end(), manifest.trim_end());
+    let told = done(&["restore", "--from", &file, "--to", &folder]);
+    assert!(told.contains(&format!("--store {DURABLE}")), "{told}");
+    let broker = bench.serve(&["--store", DURABLE, "--data", &folder]);
+    let mut client = client(&broker, "orders", "billing").await;
+    let received = client.receive(END_MAX, END_MAX).await.unwrap();
+    let bodies: Vec<_> = received.iter().map(|it| it.body.as_str()).collect();
+    assert_eq!(bodies, ["kept"]);
+}
+
+/// P8. Mutant: data is replaced without being asked.
+#[tokio::test]
+async fn data_are_replaced_only_when_that_was_said() {
+    let bench = left().await;
+    let file = path(&bench, "a.backup");
+    done(&["backup", "--from", &bench.data(), "--to", &file]);
+    // The same content is no harm: the command may have been killed when it was done.
+    done(&["restore", "--from", &file, "--to", &bench.data()]);
+    let broker = bench.serve_folder();
+    ask(&broker, &["topic", "create", "later"]);
+    stop(broker).await;
+    let restore = ["restore", "--from", &file, "--to", &bench.data()];
+    refused(&restore, 1, "has data already");
+    done(&[&restore[..], &["--replace"]].concat());
+    let broker = bench.serve_folder();
+    let topics = ask(&broker, &["topic", "list"]);
+    assert!(
+        topics.contains("orders") && !topics.contains("later"),
+        "{topics}"
+    );
+}
+
+#[tokio::test]
+async fn what_can_not_be_is_refused_and_nothing_is_made() {
+    let bench = left().await;
+    let (data, file, new) = (bench.data(), path(&bench, "a.backup"), path(&bench, "new"));
+    let inside = path(&bench, "data/a.backup");
+    refused(
+        &["backup", "--from", &data, "--to", &inside],
+        2,
+        "lies in the folder",
+    );
+    refused(
+        &["backup", "--from", &new, "--to", &file],
+        2,
+        "is not there",
+    );
+    let nowhere = path(&bench, "new/a.backup");
+    refused(
+        &["backup", "--from", &data, "--to", &nowhere],
+        2,
+        "there is no folder",
+    );
+    refused(
+        &["restore", "--from", &file, "--to", &new],
+        2,
+        "can't be read",
+    );
+    done(&["backup", "--from", &data, "--to", &file]);
+    refused(
+        &["backup", "--from", &file, "--to", &new],
+        2,
+        "pop-broker restore",
+    );
+    refused(
+        &["restore", "--from", &data, "--to", &file],
+        2,
+        "pop-broker backup",
+    );
+    refused(
+        &["migrate", "--from", &file, "--to", &new],
+        2,
+        "pop-broker restore",
+    );
+    refused(
+        &["migrate", "--from", &data, "--to", &new],
+        2,
+        "says no store",
+    );
+    refused(
+        &["migrate", "--from", &data, "--to", &data],
+        2,
+        "the same folder",
+    );
+    let memory = format!("memory:{new}");
+    refused(&["restore", "--from", &file, "--to", &memory], 2, "memory");
+    let own = path(&bench, "own");
+    fs::create_dir(&own).unwrap();
+    fs::write(Path::new(&own).join("thesis.tex"), "").unwrap();
+    refused(&["restore", "--from", &file, "--to", &own], 2, "thesis.tex");
+    let bytes = fs::read(&file).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 1;
+    for (bad, says) in [
+        (&bytes[..bytes.len() - 1], "is not whole"),
+        (&damaged[..], "damaged"),
+    ] {
+        let file = path(&bench, "bad.backup");
+        fs::write(&file, bad).unwrap();
+        refused(&["restore", "--from", &file, "--to", &new], 6, says);
+    }
+    assert!(!Path::new(&new).exists());
+}
+
+#[tokio::test]
+async fn a_folder_that_a_broker_serves_is_left_alone() {
+    let bench = left().await;
+    let file = path(&bench, "a.backup");
+    done(&["backup", "--from", &bench.data(), "--to", &file]);
+    let _broker = bench.serve_folder();
+    let to = path(&bench, "b.backup");
+    refused(
+        &["backup", "--from", &bench.data(), "--to", &to],
+        4,
+        "is open in another process",
+    );
+    let over = [
+        "restore",
+        "--from",
+        &file,
+        "--to",
+        &bench.data(),
+        "--replace",
+    ];
+    refused(&over, 4, "is open in another process");
+}
