@@ -189,6 +189,7 @@ fn rest() {
 struct Source {
     child: Child,
     ours: SocketAddr,
+    #[cfg(feature = "rocksdb")]
     plain: SocketAddr,
 }
 
@@ -228,6 +229,7 @@ impl Source {
         Self {
             child,
             ours: port(),
+            #[cfg(feature = "rocksdb")]
             plain: port(),
         }
     }
