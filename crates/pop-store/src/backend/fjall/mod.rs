@@ -11,6 +11,7 @@
 mod error;
 mod journal;
 mod key;
+mod pin;
 mod trial;
 
 #[cfg(test)]
@@ -27,8 +28,9 @@ use std::{
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace as Tree, KeyspaceCreateOptions, PersistMode, Readable};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
+use self::pin::Pins;
 use super::{
     engine::{Changes, Engine, EngineSnapshot, EngineStore, OpenOptions, Space},
     folder::{DataFolder, sync_folder},
@@ -89,6 +91,7 @@ impl FjallStore {
 pub struct FjallEngine {
     // Before the database, because a tree keeps the database's files open.
     trees: RwLock<HashMap<Space, Tree>>,
+    pins: Mutex<Pins>,
     database: Database,
     memtable_bytes: u64,
     path: PathBuf,
@@ -118,8 +121,10 @@ impl FjallEngine {
                 )
             })?
             .map_err(error::open_failed)?;
+        let pins = Pins::of(&database).map_err(error::open_failed)?;
         let engine = Self {
             trees: RwLock::default(),
+            pins: Mutex::new(pins),
             database,
             memtable_bytes,
             path: path.to_owned(),
@@ -204,6 +209,7 @@ impl Engine for FjallEngine {
         if trees.contains_key(space) {
             return Ok(());
         }
+        self.pins.lock().a_tree_was_made();
         let tree = self
             .database
             .keyspace(space.name(), || {
@@ -218,6 +224,10 @@ impl Engine for FjallEngine {
     fn drop_space(&self, space: &Space) -> Result<()> {
         let mut trees = self.trees.write();
         if let Some(tree) = trees.remove(space) {
+            self.pins
+                .lock()
+                .outnumber(&self.database, || sync_folder(&self.path.join(TREES)))
+                .map_err(error::write_failed)?;
             self.database
                 .delete_keyspace(tree)
                 .and_then(|()| self.relieve_journal(&trees))

@@ -46,6 +46,32 @@ async fn a_range_delete_and_a_put_of_one_batch_leave_the_put() {
     assert_eq!(store.get(B, b"").await.unwrap(), Some(bytes("empty")));
 }
 
+/// A staging that came to nothing, in one process, and one that was published, in the next.
+///
+/// Mutant: delete trees without a pin above them.
+#[tokio::test]
+async fn a_tree_never_gets_the_number_of_a_deleted_one() {
+    let folder = TempDir::new().unwrap();
+    for life in 0..4 {
+        let store = open(&folder).unwrap();
+        let staging = store.begin_replace(&[A, B]).await.unwrap();
+        staging.abort().await.unwrap();
+        store.close().await.unwrap();
+        let store = open(&folder).unwrap();
+        let mut staging = store.begin_replace(&[A, B]).await.unwrap();
+        let entry = Entry {
+            key: bytes("life"),
+            value: bytes(&life.to_string()),
+        };
+        staging.load(A, vec![entry.clone()]).await.unwrap();
+        staging.publish().await.unwrap();
+        store.close().await.unwrap();
+        let store = open(&folder).unwrap();
+        assert_eq!(store.scan(A, Scan::all()).await.unwrap(), [entry]);
+        store.close().await.unwrap();
+    }
+}
+
 mod damage {
     //! A journal with damage in it: the open must refuse, or say what it cut.
 
