@@ -147,8 +147,9 @@ pub struct Receiver {
     peer: Option<Now>,
     repeat: Option<Now>,
     pace: Pace,
-    // The target had rows of an earlier session.
+    // The target had rows of an earlier session, and they were thrown away.
     begun: bool,
+    anew: bool,
     // The source waits for its own rate limit.
     limited: bool,
     tombstone: Option<Now>,
@@ -173,6 +174,7 @@ impl Receiver {
             queue: VecDeque::new(),
             since_point: 0,
             begun: false,
+            anew: false,
             limited: false,
             loading: None,
             local: None,
@@ -407,12 +409,17 @@ impl Receiver {
 
     /// Whether what an earlier session left is all that stands against this source.
     fn may_begin_anew(&self) -> bool {
-        self.begun && self.stage == Stage::Open && self.loading.is_none() && self.queue.is_empty()
+        self.begun
+            // A target that gives out the same rows again would do so for ever.
+            && !self.anew
+            && self.stage == Stage::Open
+            && self.loading.is_none()
+            && self.queue.is_empty()
     }
 
     /// Throws away what an earlier session left, and has everything moved.
     fn begin_anew(&mut self, now: Now, out: &mut Vec<Action>) {
-        self.begun = false;
+        (self.begun, self.anew) = (false, true);
         self.intake = Intake::new(&self.at, self.options.window_bytes);
         self.attempt += 1;
         self.stage = Stage::Opening;

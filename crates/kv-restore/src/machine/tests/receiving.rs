@@ -566,6 +566,36 @@ fn s72_what_an_earlier_session_left_of_other_rows_is_thrown_away_once() {
     );
 }
 
+// Mutant: a session may begin anew as often as it is told to.
+#[test]
+fn a_target_that_gives_out_the_refused_rows_again_ends_the_session() {
+    let mut script = Script::new();
+    script.chunk(&[row(0, "a")]);
+    let begun = Resume {
+        after: Position {
+            keyspace: 0,
+            key: "a".into(),
+        },
+        totals: script.totals,
+    };
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.on(Event::Start);
+    for attempt in 0..2 {
+        assert!(rig.ended.is_none());
+        rig.on(Event::Opened(Ok(Opening::Resumed(begun.clone()))));
+        rig.on(Event::Connected(attempt, Ok(())));
+        let stream = StreamId { attempt, ..STREAM };
+        let body = Body::Abort {
+            code: AbortCode::ResumeMismatch,
+            text: String::new(),
+        };
+        rig.on(Event::Received(Frame { stream, body }));
+    }
+    assert!(
+        matches!(&rig.ended, Some(Err((_, it))) if it.kind == ErrorKind::Corrupt(Damage::Resume))
+    );
+}
+
 // Mutant: the window begins anew, or counts what was loaded of the earlier stream twice.
 #[test]
 fn what_an_earlier_stream_left_to_load_counts_against_the_window_of_the_next() {
