@@ -150,6 +150,7 @@ impl Group {
     pub(super) async fn start(&mut self, id: u64, store: MemStore, log: Log) {
         let mut bounds = Options::default().with_chunk_bytes(300);
         bounds.open_within = Duration::from_secs(5);
+        bounds.commit_within = Duration::from_secs(10);
         let name = PeerId::new(format!("node {id}"));
         let dumper = Dumper::new(bounds.clone(), Admission::new(4), Limiter::none());
         self.rows.local.add(name.clone(), dumper.clone());
@@ -241,6 +242,14 @@ impl Group {
             let entry = format!("{}={}", self.written, "x".repeat(self.written % 97));
             raft.client_write(entry).await.unwrap();
         }
+    }
+
+    /// Whether a node comes to where the leader is, by itself.
+    pub(super) async fn catches_up(&self, id: u64) -> bool {
+        let last = self.of(self.leader).metrics().last_applied;
+        let wait = self.of(id).raft.wait(Some(Duration::from_secs(40)));
+        let last = last.map(|it| it.index());
+        wait.applied_index_at_least(last, "equal").await.is_ok()
     }
 
     /// All nodes come to the content of the leader, which is all that was written.

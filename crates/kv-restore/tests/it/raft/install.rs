@@ -8,7 +8,7 @@ use pop_store::{
 
 use super::{
     group::{Group, content},
-    machine::Types,
+    machine::{APPLIED, Types},
 };
 
 async fn applied(snapshots: &Snapshots<Types>) -> u64 {
@@ -96,4 +96,59 @@ async fn what_was_not_staged_is_not_installed() {
     let follower = group.of(3);
     let installed = follower.snapshots.install(&newer.meta, newer.snapshot);
     installed.await.unwrap_err();
+}
+
+// Mutant: a session that fails is an answer to the leader.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_and_a_panic_in_every_call_of_a_follower_end_with_all_equal() {
+    let calls = [
+        (Call::BeginReplace, 1),
+        (Call::Load, 3),
+        (Call::Publish, 1),
+        (Call::Get, 3),
+        (Call::Scan, 1),
+        (Call::Write, 2),
+    ];
+    let faults = [Fault::Refuse, Fault::Panic(Effect::DidNotHappen)];
+    let (mut injected, mut given_up) = (0, 0);
+    for (call, nths) in calls {
+        for (nth, fault) in (1..=nths).flat_map(|nth| faults.map(|fault| (nth, fault))) {
+            let mut group = Group::with_a_laggard().await;
+            group.of(3).faults.arm(call, nth, fault);
+            group.network.heal(3);
+            let caught_up = group.catches_up(3).await;
+            injected += group.of(3).faults.injected_count();
+            if !caught_up {
+                let ended = group.of(3).metrics().running_state.is_err();
+                assert!(ended, "{call:?} {nth} {fault:?}");
+                given_up += 1;
+                group.restart(3).await;
+            }
+            group.write(2).await;
+            if !group.catches_up(3).await {
+                group.restart(3).await;
+            }
+            group.agrees().await;
+        }
+    }
+    assert!(injected > 15 && given_up > 3, "{injected} {given_up}");
+}
+
+// Mutant: the version is not looked at.
+#[tokio::test(start_paused = true)]
+async fn what_says_how_far_raft_is_and_can_not_be_read_is_an_error() {
+    let group = Group::of_three().await;
+    let member = group.of(1);
+    let key: &[u8] = b"lkv";
+    let row = member.store.get(APPLIED, key).await.unwrap().unwrap();
+    let later = [&[2], row.get(1..).unwrap()].concat();
+    let cut = row.get(..row.len() - 1).unwrap().to_vec();
+    for row in [later, cut, Vec::new()] {
+        let mut batch = WriteBatch::new();
+        batch.put(APPLIED, key.into(), row.into());
+        let written = member.store.write(batch, Durability::Synced).await;
+        written.unwrap();
+        member.snapshots.applied().await.unwrap_err();
+        member.snapshots.current().await.unwrap_err();
+    }
 }
