@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use pop_broker::{BrokerError, Delivery, ReceiveRequest, stores::Backend};
 use pop_model::TopicName;
 
@@ -12,7 +12,9 @@ use crate::{
     ledger::{Ledger, Pair, Received},
 };
 
-/// Long after everything that was out came back.
+/// While what was out still is.
+const SOON: Duration = Duration::from_secs(120);
+/// Long after all of it came back.
 const LATER: Duration = Duration::from_secs(20 * 3_600);
 /// So many looks that find nothing are the end.
 const QUIET: u32 = 2;
@@ -22,9 +24,18 @@ const UNDERTAKER: &str = "undertaker";
 ///
 /// # Errors
 ///
-/// If the broker refuses anything.
-pub(crate) async fn drain(store: Backend, folder: &Path, ledger: &Ledger) -> Result<Received> {
-    let life = Life::start(store, folder, LATER).await?;
+/// If the broker refuses anything, or a copy takes a handle of the original.
+pub(crate) async fn drain(
+    store: Backend,
+    folder: &Path,
+    ledger: &Ledger,
+    is_copy: bool,
+) -> Result<Received> {
+    let life = Life::start(store, folder, SOON).await?;
+    if is_copy {
+        old_handle_is_refused(&life, ledger).await?;
+    }
+    life.advance(LATER).await;
     let mut received = Received::default();
     let mut quiet = 0;
     while quiet < QUIET {
@@ -91,4 +102,16 @@ fn note(pair: Pair, delivery: Delivery, received: &mut Received) {
     }
     let first = received.first.entry((pair, id));
     first.or_insert(delivery.delivery_attempt);
+}
+
+/// A copy settles nothing of what was handed out elsewhere, also while its time is not over.
+async fn old_handle_is_refused(life: &Life, ledger: &Ledger) -> Result<()> {
+    let (pair, handle) = ledger.handle.as_ref().context("a handle")?;
+    let (by, of) = (group(pair.0)?, topic(pair.1)?);
+    let taken = life.broker.ack(&by, &of, handle).await;
+    ensure!(
+        matches!(taken, Err(BrokerError::Handle(_))),
+        "a handle of the original, given to a copy: {taken:?}"
+    );
+    Ok(())
 }

@@ -140,7 +140,14 @@ impl Filling<'_> {
         let damaged = self.take(WORKERS, 1, DAMAGED_FOR).await?;
         let damaged = damaged.first().context("a message to damage")?;
         self.ledger.over(WORKERS, &damaged.message.message_id);
-        self.take(WORKERS, 20, HOUR).await?;
+        let kept = self.take(WORKERS, 20, HOUR).await?;
+        let handle = |it: &Delivery| it.handle.as_str().to_owned();
+        let [kept, acked, ..] = kept.as_slice() else {
+            anyhow::bail!("two messages are out");
+        };
+        self.ledger.handle = Some((WORKERS, handle(kept)));
+        self.ledger.acked_later = Some((WORKERS, handle(acked)));
+        self.ledger.over(WORKERS, &acked.message.message_id);
         Ok(())
     }
 
@@ -189,9 +196,12 @@ async fn damage(store: Backend, folder: &Path) -> Result<()> {
     Ok(store.close().await?)
 }
 
-/// Lets a broker find it.
+/// Lets a broker find it, which takes a handle of its earlier life.
 async fn put_away(store: Backend, folder: &Path, ledger: &mut Ledger) -> Result<()> {
     let life = Life::start(store, folder, SECOND * 60).await?;
+    let (pair, handle) = ledger.acked_later.as_ref().context("a handle")?;
+    let (by, of) = (group(pair.0)?, topic(pair.1)?);
+    life.broker.ack(&by, &of, handle).await?;
     for _ in 0..100 {
         ledger.quarantined = life.broker.quarantined(0, 100).await?.len();
         if ledger.quarantined > 0 {

@@ -12,6 +12,10 @@ pub(crate) type Pair = (&'static str, &'static str);
 pub(crate) struct Ledger {
     sent: BTreeMap<&'static str, BTreeSet<String>>,
     over: BTreeMap<Pair, BTreeSet<String>>,
+    /// The handle of a message that is out when the copies are made.
+    pub(crate) handle: Option<(Pair, String)>,
+    /// The one of another, for the next life of the original.
+    pub(crate) acked_later: Option<(Pair, String)>,
     /// How many records are in quarantine.
     pub(crate) quarantined: usize,
 }

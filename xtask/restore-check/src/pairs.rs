@@ -80,7 +80,7 @@ impl Moved<'_> {
             digest(self.from, &data).await? == expected,
             "the source has changed"
         );
-        let first = drain(self.from, &data, &ledger).await?;
+        let first = drain(self.from, &data, &ledger, false).await?;
         ledger.judge(&PAIRS, &first).context("the original")?;
         // At once: they mostly wait for their clocks and disks.
         let all = copies.iter().map(|(store, folder)| async {
@@ -101,7 +101,7 @@ impl Moved<'_> {
 }
 
 async fn received(store: Backend, folder: &Path, ledger: &Ledger) -> Result<Received> {
-    let received = drain(store, folder, ledger).await?;
+    let received = drain(store, folder, ledger, true).await?;
     ledger.judge(&PAIRS, &received)?;
     Ok(received)
 }

@@ -114,7 +114,10 @@ impl Backup {
             false => vec![self.to.clone()],
         };
         let mut snapshots = drafts.iter().filter_map(|it| Draft::snapshot_of(it));
-        Ok(snapshots.next().map(|it| it.id))
+        let draft = snapshots.next().map(|it| it.id);
+        // A command that was killed when it was done left the backup itself.
+        let done = || Some(BackupFile::open(&self.to).ok()?.at().id);
+        Ok(draft.or_else(done))
     }
 
     /// The folder to read, or what was meant instead.

@@ -3,6 +3,8 @@
 
 use std::{fs, path::Path};
 
+use pop_proto::v2::Code;
+
 use crate::{
     bench::{Bench, DURABLE, END_MAX, ask, client, run},
     process::Process,
@@ -43,6 +45,27 @@ fn refused(arguments: &[&str], code: i32, says: &str) {
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(said.contains(says), "{said}");
     assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+/// Mutant: a copy keeps the keys of handles, and settles what the original handed out.
+#[tokio::test]
+async fn a_copy_refuses_the_handles_of_the_original_which_takes_them() {
+    let bench = Bench::new();
+    let broker = bench.serve_folder();
+    let mut consumer = client(&broker, "orders", "billing").await;
+    consumer.send("1", "coffee").await.unwrap();
+    let out = consumer.receive(END_MAX, 3 * END_MAX).await.unwrap();
+    stop(broker).await;
+    let (file, folder) = (path(&bench, "a.backup"), path(&bench, "back"));
+    done(&["backup", "--from", &bench.data(), "--to", &file]);
+    done(&["restore", "--from", &file, "--to", &folder]);
+    let copy = bench.serve(&["--store", DURABLE, "--data", &folder]);
+    let mut consumer = client(&copy, "orders", "billing").await;
+    let refused = consumer.ack(&out[0]).await.unwrap();
+    assert_eq!(refused, Code::InvalidReceiptHandle);
+    let original = bench.serve_folder();
+    let mut consumer = client(&original, "orders", "billing").await;
+    assert_eq!(consumer.ack(&out[0]).await.unwrap(), Code::Ok);
 }
 
 #[tokio::test]
