@@ -51,11 +51,16 @@ async fn delete(sim: &mut Sim, random: &mut Random, doomed: Doomed) -> Checked {
     sim.deletions += 1;
     let mut ops = vec![doomed.deletion()];
     ops.extend(settle::others(sim, random));
-    if random.chance(1, 2) {
+    let is_slow = random.chance(1, 2);
+    if is_slow {
         ops.extend(doomed.work(sim, random));
         slow_down(sim, random);
     }
     let answers = sim.perform(ops).await?;
+    if is_slow {
+        // What others still do is done in time from here on.
+        sim.world.faults.disarm();
+    }
     let is_whole = answers
         .iter()
         .any(|it| matches!(it, Answer::Deleted(Ok(()))));
