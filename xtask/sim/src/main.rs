@@ -19,7 +19,7 @@ use pop_sim::{
     mutation,
     plan::Plan,
     pool::{Batch, HANGS, Total, run_all},
-    regressions::REGRESSIONS,
+    regressions::{REGRESSIONS, record},
     run::run,
     shrink::shrink,
     steps,
@@ -89,10 +89,10 @@ fn dispatch(flags: &Flags) -> Result<()> {
         return check_mutants(flags, &mutants, threads);
     }
     for regression in REGRESSIONS {
-        let report = run(&Plan::new(regression.seed), false);
-        if let Some(violation) = report.violation {
+        let plan = regression.plan().map_err(|problem| anyhow!(problem))?;
+        if let Some(violation) = run(&plan, false).violation {
             eprintln!("regression: {} ({})", regression.name, regression.found);
-            return failed(regression.seed, violation.promise);
+            return failed(&plan, violation.promise);
         }
     }
     let batch = Batch {
@@ -106,7 +106,7 @@ fn dispatch(flags: &Flags) -> Result<()> {
     println!("{}", summary(&total, threads));
     match total.failed {
         None => Ok(()),
-        Some((seed, violation)) => failed(seed, violation.promise),
+        Some((seed, violation)) => failed(&Plan::new(seed), violation.promise),
     }
 }
 
@@ -138,15 +138,17 @@ fn summary(total: &Total, threads: usize) -> String {
 }
 
 /// Makes a failure shorter and prints it.
-fn failed(seed: u64, promise: &str) -> Result<()> {
+fn failed(plan: &Plan, promise: &str) -> Result<()> {
+    let seed = plan.seed;
     eprintln!("seed {seed} broke a promise: {promise}");
     eprintln!("looking for a shorter run that does, for at most {SHRINK_TIME_MAX:?} ...");
-    let plan = shrink(&Plan::new(seed), promise, SHRINK_TIME_MAX);
+    let plan = shrink(plan, promise, SHRINK_TIME_MAX);
     let report = run(&plan, true);
     for line in &report.lines {
         eprintln!("{line}");
     }
     eprintln!("replay it with: {}", command(&plan));
+    eprintln!("or keep it in regressions.rs:\n{}", record(&plan, &report));
     bail!("seed {seed}: {promise}")
 }
 

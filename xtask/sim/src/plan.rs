@@ -1,12 +1,17 @@
 //! Which steps a run has. All chance of a step comes from the seed and its own number, so
 //! that steps can be left out and the others stay what they are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pop_store::testkit::Random;
 
+use crate::{
+    actions::{self, Action},
+    steps,
+};
+
 /// The steps of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
@@ -14,6 +19,8 @@ pub struct Plan {
     pub only: Option<BTreeSet<u64>>,
     /// Nothing goes wrong in the store in these.
     pub faultless: BTreeSet<u64>,
+    /// What happens in these, whatever the seed has in store for them.
+    recorded: BTreeMap<u64, &'static Action>,
     /// The trace is printed as it grows, between what the broker logs.
     pub echo: bool,
     // The steps in which the power goes, whatever else.
@@ -36,6 +43,7 @@ impl Plan {
             seed,
             only: None,
             faultless: BTreeSet::new(),
+            recorded: BTreeMap::new(),
             echo: false,
             cuts: [
                 third / 2 + random.below(third),
@@ -44,9 +52,39 @@ impl Plan {
         }
     }
 
+    /// The steps of a run that was recorded: each with its action, so that it is the same run
+    /// whatever other actions there are.
+    ///
+    /// # Errors
+    ///
+    /// If a step can't be read, or its action is none.
+    pub fn recorded(seed: u64, recorded: &[(&str, &str)], faultless: &str) -> Result<Self, String> {
+        let mut plan = Self::new(seed);
+        for (name, numbers) in recorded {
+            let action = actions::named(name).ok_or_else(|| format!("{name:?} is no action"))?;
+            let numbers = steps::read(numbers)?.into_iter();
+            plan.recorded.extend(numbers.map(|number| (number, action)));
+        }
+        plan.only = Some(plan.recorded.keys().copied().collect());
+        plan.faultless = steps::read(faultless)?;
+        Ok(plan)
+    }
+
+    /// What happens in a step, if that is not for chance to say.
+    pub fn action_at(&self, step: u64) -> Option<&'static Action> {
+        let cut = || actions::named("crash").filter(|_| self.cuts.contains(&step));
+        self.recorded.get(&step).copied().or_else(cut)
+    }
+
     /// Chance for what concerns the whole run.
     pub fn random(&self) -> Random {
         Random::new(self.seed)
+    }
+
+    /// Chance for how often a run has which action. Apart from all other, which so does not
+    /// depend on how many actions there are.
+    pub fn random_of_actions(&self) -> Random {
+        Random::new(self.seed ^ 0xAC71_0225)
     }
 
     /// Chance for one step.
@@ -76,10 +114,5 @@ impl Plan {
     /// Whether something may go wrong in this step.
     pub fn has_faults_at(&self, step: u64) -> bool {
         !self.faultless.contains(&step)
-    }
-
-    /// Whether the power goes in this step.
-    pub fn cuts_power_at(&self, step: u64) -> bool {
-        self.cuts.contains(&step)
     }
 }

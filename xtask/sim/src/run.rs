@@ -20,6 +20,8 @@ pub struct Report {
     pub hash: u64,
     /// The trace, if it was asked for.
     pub lines: Vec<String>,
+    /// The action of each step.
+    pub taken: Vec<(u64, &'static str)>,
 }
 
 /// Runs a plan, in simulated time. The same plan is the same run.
@@ -40,6 +42,7 @@ pub fn run(plan: &Plan, keep_trace: bool) -> Report {
                     counts: Counts::default(),
                     hash: 0,
                     lines: Vec::new(),
+                    taken: Vec::new(),
                 };
             }
         };
@@ -57,6 +60,7 @@ pub fn run(plan: &Plan, keep_trace: bool) -> Report {
             counts: sim.counts,
             hash: sim.trace.hash(),
             lines: sim.trace.into_lines(),
+            taken: sim.taken,
         }
     })
 }

@@ -76,9 +76,8 @@ actions! {
 }
 
 /// The action of this name.
-pub fn named(name: &str) -> &'static Action {
-    let mut named = ACTIONS.iter().filter(|action| action.name == name);
-    named.next().expect("there is an action of this name")
+pub fn named(name: &str) -> Option<&'static Action> {
+    ACTIONS.iter().find(|action| action.name == name)
 }
 
 /// The actions of a run, each as often as the run has it.

@@ -54,6 +54,8 @@ pub struct Sim {
     /// How often a topic or a group was deleted.
     pub deletions: u32,
     pub(crate) trace: Trace,
+    /// What happened in which step.
+    pub(crate) taken: Vec<(u64, &'static str)>,
     repertoire: Repertoire,
     odds: Odds,
     background: Vec<Background>,
@@ -80,7 +82,7 @@ impl Sim {
     pub async fn begin(plan: &Plan, trace: Trace) -> Checked<Self> {
         let mut random = plan.random();
         let cast = Cast::draw(&mut random);
-        let repertoire = Repertoire::draw(&mut random);
+        let repertoire = Repertoire::draw(&mut plan.random_of_actions());
         let odds = Odds::draw(&mut random);
         let started = Instant::now();
         let world = World::begin(&cast, random.next_u64()).await?;
@@ -94,6 +96,7 @@ impl Sim {
             resets: 0,
             deletions: 0,
             trace,
+            taken: Vec::new(),
             repertoire,
             odds,
             background: Vec::new(),

@@ -17,10 +17,9 @@ impl Sim {
     /// One step: something that clients, time or the machine do, while things go wrong.
     pub async fn step(&mut self, number: u64, plan: &Plan) -> Checked {
         let mut random = plan.random_of(number);
-        let action = match plan.cuts_power_at(number) {
-            true => crate::actions::named("crash"),
-            false => self.repertoire.pick(&mut random),
-        };
+        let picked = self.repertoire.pick(&mut random);
+        let action = plan.action_at(number).unwrap_or(picked);
+        self.taken.push((number, action.name));
         let mut of_faults = Random::new(random.next_u64());
         self.begin_step();
         self.trace

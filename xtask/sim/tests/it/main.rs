@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use pop_sim::{plan::Plan, run::run};
+use pop_sim::{
+    plan::Plan,
+    regressions::{REGRESSIONS, steps_of},
+    run::run,
+};
 
 // Mutant: a step draws from a source of chance that the seed does not own.
 #[test]
@@ -43,4 +47,40 @@ fn steps_that_are_left_out_leave_the_others_what_they_are() {
     let (some, all) = (steps(&report.lines), steps(&all.lines));
     assert_eq!(some.len(), only.len());
     assert!(some.iter().all(|step| all.contains(step)), "{some:?}");
+}
+
+/// Mutant: a step of a recorded run takes what the seed has in store for it.
+#[test]
+fn a_run_that_is_recorded_is_the_same_run() {
+    let mut plan = Plan::new(3);
+    plan.only = Some((40..90).collect());
+    plan.faultless = (60..70).collect();
+    let report = run(&plan, false);
+    let steps = steps_of(&report);
+    let steps: Vec<_> = steps.iter().map(|(of, at)| (*of, at.as_str())).collect();
+    let recorded = Plan::recorded(3, &steps, "60-69").unwrap();
+    assert_eq!(run(&recorded, false).hash, report.hash);
+}
+
+/// Mutant: the same.
+#[test]
+fn a_recorded_run_has_the_actions_that_it_was_recorded_with() {
+    let recorded = [("send", "5,7-9"), ("receive", "6,10"), ("crash", "11")];
+    for seed in [3, 4] {
+        let report = run(&Plan::recorded(seed, &recorded, "5-11").unwrap(), false);
+        assert_eq!(report.violation, None);
+        let steps = steps_of(&report);
+        assert_eq!(steps.len(), recorded.len());
+        for (action, numbers) in recorded {
+            assert_eq!(steps.get(action).map(String::as_str), Some(numbers));
+        }
+    }
+    assert!(Plan::recorded(3, &[("no action", "5")], "").is_err());
+}
+
+#[test]
+fn every_regression_can_be_read() {
+    for regression in REGRESSIONS {
+        regression.plan().unwrap();
+    }
 }
