@@ -13,7 +13,7 @@ const RARE: &[(&str, u64)] = &[
     ("FloorPassesPending", 2_000),
     ("ParkedCountsAsGivenUp", 1_000),
     ("RetentionMissesNewGroups", 3_000),
-    ("SecondWriteWhileInDoubt", 1_000),
+    ("SecondWriteWhileInDoubt", 3_000),
     ("SpillRestartsTheDeadline", 1_000),
     ("StagedClearedWhateverTheOutcome", 1_000),
 ];
