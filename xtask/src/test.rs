@@ -68,12 +68,13 @@ pub fn on(sh: &Shell, backend: Backend) -> Result<()> {
     let store: Vec<_> = ["testkit"].into_iter().chain(feature).collect();
     let store = store.join(",");
     cmd!(sh, "cargo test -p pop-store --features {store}").run()?;
-    let broker = broker_features(&[backend]);
+    let engine = feature.unwrap_or_default();
     cmd!(
         sh,
-        "cargo test -p kv-restore --features {broker} --test it backends"
+        "cargo test -p kv-restore --features {engine} --test it backends"
     )
     .run()?;
+    let broker = broker_features(&[backend]);
     cmd!(
         sh,
         "cargo test -p pop-broker --no-default-features --features {broker}"
