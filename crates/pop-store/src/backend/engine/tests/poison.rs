@@ -85,7 +85,7 @@ async fn a_disk_that_is_nearly_full_refuses_writes_and_nothing_else() {
     let store = EngineStore::start(FakeEngine::new(&disk), Some(folder), &options).unwrap();
     let applied = disk.applied();
     let error = store.write(put("k", "1"), Synced).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
     let text = error.to_string();
     assert!(
         text.contains("KiB free in") && text.contains("free some space"),
