@@ -82,8 +82,10 @@ impl<K: RetrySink> LeaseCache<K> {
                     }
                 }
                 () = &mut stop, if !is_stopping => is_stopping = true,
-                () = self.inner.sooner.notified() => {}
-                () = tokio::time::sleep(wait) => {}
+                // What is due while it stops is left to the next run: a look that nobody takes
+                // would be a wait of no length, again and again.
+                () = self.inner.sooner.notified(), if !is_stopping => {}
+                () = tokio::time::sleep(wait), if !is_stopping => {}
             }
         }
     }
