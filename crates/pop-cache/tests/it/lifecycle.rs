@@ -1,6 +1,13 @@
 //! Loading, giving up, resetting, closing, and starting again.
 
-use std::time::Duration;
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use pop_cache::CacheError;
 use pop_model::{Mutant, Offset};
@@ -188,4 +195,43 @@ async fn a_close_on_a_store_that_refuses_ends_with_its_error() {
     world.faults.disarm();
     world.cache.close().await.expect("the store is well again");
     assert_eq!(world.row_offsets().await, [1, 2]);
+}
+
+/// A revive that hangs, and a lease that is due while the cache stops.
+// Mutant: the look that is due is waited for, which is no wait at all.
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_stops_waits_for_what_it_began_and_does_not_spin() {
+    const HANGS_FOR: Duration = Duration::from_secs(60);
+    let world = World::with(options(|options| options.decision_time_max = HANGS_FOR));
+    world.sink.answer(0, Answer::Hang);
+    world.pop(1).await;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let polls = Arc::new(AtomicU64::new(0));
+    let (cache, counted) = (world.cache.clone(), Arc::clone(&polls));
+    let running = tokio::spawn(async move {
+        let run = cache.run(async {
+            let _ = stopped.await;
+        });
+        let mut run = Box::pin(run);
+        poll_fn(|context| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            run.as_mut().poll(context)
+        })
+        .await
+    });
+    world.pass(HIDDEN).await;
+    let other = world.try_pop(queue(2), 1).await;
+    assert_eq!(other.expect("there is room").len(), 1);
+    stop.send(()).expect("it runs");
+    world.clock.advance(HIDDEN);
+    tokio::time::advance(HIDDEN).await;
+    let before = polls.load(Ordering::Relaxed);
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let polls = polls.load(Ordering::Relaxed) - before;
+    assert!(polls < 100, "polled {polls} times while nothing happened");
+    tokio::time::advance(HANGS_FOR).await;
+    let ended = running.await.expect("it does not panic");
+    ended.expect("the store is well");
 }

@@ -8,7 +8,7 @@
 use std::{
     fmt::Display,
     io::{BufRead, BufReader, Write},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -261,10 +261,9 @@ async fn kill_child<F: StoreFactory>(
     reports: u64,
     random: &mut Random,
 ) -> Vec<String> {
-    let mut child = Killed(spawn(kit));
-    let stdout = child.0.stdout.take().expect("it is piped");
+    let (mut child, stdout) = spawn(kit);
     let mut read = Vec::new();
-    for line in BufReader::new(stdout).lines() {
+    for line in stdout.lines() {
         let line = line.expect("reports are text");
         let Some((_, report)) = line.split_once(REPORT) else {
             continue;
@@ -285,15 +284,23 @@ async fn kill_child<F: StoreFactory>(
     read
 }
 
-fn spawn<F: StoreFactory>(kit: &Kit<F>) -> Child {
+fn spawn<F: StoreFactory>(kit: &Kit<F>) -> (Killed, BufReader<ChildStdout>) {
     let program = std::env::current_exe().expect("a test has a program");
     let _forking = FORKS.write();
-    Command::new(program)
+    let child = Command::new(program)
         .args([kit.test(), "--exact", "--nocapture", "--test-threads=1"])
         .env(CRASH_FOLDER, kit.folder())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("the test starts itself again as a child")
+        .expect("the test starts itself again as a child");
+    let mut child = Killed(child);
+    let stdout = child.0.stdout.take().expect("it is piped");
+    let mut stdout = BufReader::new(stdout);
+    // The system tells the parent of the new program before it has closed the files of the
+    // old one. Once the program says its first word, it has.
+    let first = stdout.read_line(&mut String::new());
+    first.expect("the harness says something");
+    (child, stdout)
 }
 
 /// A child that doesn't outlive its check, whichever way that ends.
