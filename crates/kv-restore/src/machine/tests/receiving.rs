@@ -503,19 +503,24 @@ fn s24_a_broken_transfer_goes_on_behind_its_last_row_at_the_next_source() {
     assert!(matches!(&rig.ended, Some(Ok(it)) if it.seal.totals == script.totals));
 }
 
+/// What an earlier session left: the rows of the script, the last of which has this key.
+fn begun_up_to(key: &'static str, script: &Script) -> Resume {
+    Resume {
+        after: Position {
+            keyspace: 0,
+            key: key.into(),
+        },
+        totals: script.totals,
+    }
+}
+
 // Mutants: the first question asks for everything; what was there before does not count.
 #[test]
 fn s24_a_target_that_was_begun_by_another_process_gets_what_lies_behind() {
     let mut script = Script::new();
     script.chunk(&[row(0, "a"), row(0, "b")]);
     script.seq = 0;
-    let begun = Resume {
-        after: Position {
-            keyspace: 0,
-            key: "b".into(),
-        },
-        totals: script.totals,
-    };
+    let begun = begun_up_to("b", &script);
     let mut rig = Rig::new(Options::default(), 1);
     rig.on(Event::Start);
     rig.on(Event::Opened(Ok(Opening::Resumed(begun))));
@@ -534,13 +539,7 @@ fn s24_a_target_that_was_begun_by_another_process_gets_what_lies_behind() {
 fn s72_what_an_earlier_session_left_of_other_rows_is_thrown_away_once() {
     let mut script = Script::new();
     script.chunk(&[row(0, "a")]);
-    let begun = Resume {
-        after: Position {
-            keyspace: 0,
-            key: "a".into(),
-        },
-        totals: script.totals,
-    };
+    let begun = begun_up_to("a", &script);
     let mut rig = Rig::new(Options::default(), 1);
     rig.on(Event::Start);
     rig.on(Event::Opened(Ok(Opening::Resumed(begun))));
@@ -571,13 +570,7 @@ fn s72_what_an_earlier_session_left_of_other_rows_is_thrown_away_once() {
 fn a_target_that_gives_out_the_refused_rows_again_ends_the_session() {
     let mut script = Script::new();
     script.chunk(&[row(0, "a")]);
-    let begun = Resume {
-        after: Position {
-            keyspace: 0,
-            key: "a".into(),
-        },
-        totals: script.totals,
-    };
+    let begun = begun_up_to("a", &script);
     let mut rig = Rig::new(Options::default(), 1);
     rig.on(Event::Start);
     for attempt in 0..2 {

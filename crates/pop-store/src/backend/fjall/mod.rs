@@ -7,6 +7,8 @@
 //!   takes `fdatasync` of the journal, which is enough: a journal's length is set and synced
 //!   when it is made, and a full one is synced whole before the next one is begun.
 //! - Reads go through a snapshot: fjall's plain reads see a batch that is half applied.
+//! - Before a tree is deleted, one with a higher number is made and stays (`pin-N`): fjall
+//!   would give the number to another tree, and lose that one.
 
 mod error;
 mod journal;
