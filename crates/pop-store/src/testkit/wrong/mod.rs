@@ -60,7 +60,7 @@ use Mistake as M;
 
 /// Makes the moment of a mistake long enough that a check must see it, on any machine.
 async fn pause() {
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
 }
 
 struct Wrong(Mistake);
