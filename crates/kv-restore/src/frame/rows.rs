@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use pop_store::Entry;
 
-use super::{FrameError, wire::Reader};
+use super::FrameError;
 use crate::digest::Digest;
 
 /// Bytes before key and value of a row that are hashed with it: its two lengths.
@@ -72,49 +72,77 @@ impl RowsWriter {
 /// The count is only compared with what is there, so that a large one costs nothing.
 #[derive(Debug)]
 pub(crate) struct RowsReader {
-    reader: Reader,
+    chunk: Bytes,
+    // Where the next row begins.
+    at: usize,
     left: u32,
 }
 
 /// A row, and its bytes as the digest covers them.
 #[derive(Debug)]
-pub(crate) struct ReadRow {
+pub(crate) struct ReadRow<'a> {
     pub(crate) row: Row,
-    pub(crate) encoded: Bytes,
+    pub(crate) encoded: &'a [u8],
 }
 
 impl RowsReader {
-    pub(crate) fn new(payload: Bytes) -> Result<Self, FrameError> {
-        let mut reader = Reader::new(payload);
-        let left = reader.u32()?;
-        let least =
-            u64::from(left) * u64::try_from(KEYSPACE_BYTES + ROW_HEAD_BYTES).unwrap_or(u64::MAX);
-        if least > u64::try_from(reader.remaining()).unwrap_or(u64::MAX) {
+    pub(crate) fn new(chunk: Bytes) -> Result<Self, FrameError> {
+        let mut reader = Self {
+            chunk,
+            at: 0,
+            left: 0,
+        };
+        reader.left = u32::from_be_bytes(*reader.take()?);
+        let least = u64::from(reader.left)
+            * u64::try_from(KEYSPACE_BYTES + ROW_HEAD_BYTES).unwrap_or(u64::MAX);
+        if least > u64::try_from(reader.chunk.len() - reader.at).unwrap_or(u64::MAX) {
             return Err(FrameError::Invalid("more rows than bytes"));
         }
-        Ok(Self { reader, left })
+        Ok(reader)
     }
 
     /// The next row; `None` at the end, which must be the end of the bytes too.
-    pub(crate) fn next(&mut self) -> Result<Option<ReadRow>, FrameError> {
+    ///
+    /// Its key and value share the chunk, and nothing else is counted or copied: a chunk has
+    /// thousands of rows.
+    pub(crate) fn next(&mut self) -> Result<Option<ReadRow<'_>>, FrameError> {
         if self.left == 0 {
-            self.reader.end()?;
-            return Ok(None);
+            return match self.at == self.chunk.len() {
+                true => Ok(None),
+                false => Err(FrameError::Invalid("bytes after the end")),
+            };
         }
         self.left -= 1;
-        let keyspace = self.reader.u16()?;
-        let rest = self.reader.rest();
-        let key = self.reader.u32()?;
-        let value = self.reader.u32()?;
-        let key = self.reader.take(key)?;
-        let value = self.reader.take(value)?;
-        let encoded = rest.slice(..rest.len() - self.reader.remaining());
+        let keyspace = u16::from_be_bytes(*self.take()?);
+        let start = self.at;
+        let key = u32::from_be_bytes(*self.take()?);
+        let value = u32::from_be_bytes(*self.take()?);
+        let key = self.share(key)?;
+        let value = self.share(value)?;
+        let encoded = self.chunk.get(start..self.at);
         Ok(Some(ReadRow {
             row: Row {
                 keyspace,
                 entry: Entry { key, value },
             },
-            encoded,
+            encoded: encoded.unwrap_or_default(),
         }))
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<&[u8; N], FrameError> {
+        let rest = self.chunk.get(self.at..).unwrap_or_default();
+        let taken = rest.first_chunk().ok_or(FrameError::Truncated)?;
+        self.at += N;
+        Ok(taken)
+    }
+
+    fn share(&mut self, length: u32) -> Result<Bytes, FrameError> {
+        let length = usize::try_from(length).map_err(|_| FrameError::Truncated)?;
+        if length > self.chunk.len() - self.at {
+            return Err(FrameError::Truncated);
+        }
+        let start = self.at;
+        self.at += length;
+        Ok(self.chunk.slice(start..self.at))
     }
 }

@@ -144,7 +144,7 @@ proptest! {
         let (mut read, mut received) = (Vec::new(), Digest::default());
         while let Some(row) = reader.next().expect("a row") {
             let bytes = row.row.entry.key.len() + row.row.entry.value.len();
-            received.add_encoded(7, &row.encoded, bytes);
+            received.add_encoded(7, row.encoded, bytes);
             read.push(row.row);
         }
         prop_assert_eq!(read, rows);

@@ -84,10 +84,6 @@ impl Reader {
         self.0.clone()
     }
 
-    pub(crate) fn remaining(&self) -> usize {
-        self.0.len()
-    }
-
     /// Nothing may be left.
     pub(crate) fn end(&self) -> Result<(), FrameError> {
         if self.0.is_empty() {

@@ -123,11 +123,13 @@ impl Intake {
         Ok(Taken::Rows(rows))
     }
 
-    fn rows(&mut self, rows: Bytes) -> Result<Vec<Row>, Failure> {
+    /// All rows of a chunk, or none: what is wrong with one leaves nothing counted.
+    fn rows(&mut self, chunk: Bytes) -> Result<Vec<Row>, Failure> {
         let unreadable =
             |error: FrameError| Failure::new(ErrorKind::Corrupt(Damage::Chunk), error.to_string());
-        let mut reader = RowsReader::new(rows).map_err(unreadable)?;
-        let mut rows = Vec::new();
+        let mut reader = RowsReader::new(chunk).map_err(unreadable)?;
+        let mut rows: Vec<Row> = Vec::new();
+        let mut totals = self.totals;
         while let Some(read) = reader.next().map_err(unreadable)? {
             let row = read.row;
             let seed = match self.seeds.get(usize::from(row.keyspace)) {
@@ -135,18 +137,27 @@ impl Intake {
                 None if Mutant::BoundaryNotChecked.is_on() => 0,
                 None => return Err(ErrorKind::Corrupt(Damage::Boundary).into()),
             };
-            let position = Position {
-                keyspace: row.keyspace,
-                key: row.entry.key.clone(),
+            let at = (row.keyspace, &row.entry.key);
+            let ascends = match rows.last() {
+                Some(last) => (last.keyspace, &last.entry.key) < at,
+                None => self
+                    .last
+                    .as_ref()
+                    .is_none_or(|last| (last.keyspace, &last.key) < at),
             };
-            let ascends = self.last.as_ref().is_none_or(|last| *last < position);
             if !ascends && !Mutant::OrderNotChecked.is_on() {
                 return Err(ErrorKind::Corrupt(Damage::Order).into());
             }
             let bytes = row.entry.key.len() + row.entry.value.len();
-            self.totals.add_encoded(seed, &read.encoded, bytes);
-            self.last = Some(position);
+            totals.add_encoded(seed, read.encoded, bytes);
             rows.push(row);
+        }
+        self.totals = totals;
+        if let Some(last) = rows.last() {
+            self.last = Some(Position {
+                keyspace: last.keyspace,
+                key: last.entry.key.clone(),
+            });
         }
         Ok(rows)
     }
@@ -177,4 +188,52 @@ impl Intake {
 
 fn protocol(detail: &str) -> Failure {
     Failure::new(ErrorKind::Protocol, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use pop_store::Entry;
+
+    use super::*;
+    use crate::{SnapshotId, frame::rows::RowsWriter};
+
+    fn row(keyspace: u16, key: &'static [u8]) -> Row {
+        Row {
+            keyspace,
+            entry: Entry {
+                key: Bytes::from_static(key),
+                value: Bytes::new(),
+            },
+        }
+    }
+
+    fn chunk(rows: &[Row]) -> (Bytes, u32) {
+        let mut writer = RowsWriter::new(0);
+        for row in rows {
+            writer.add(row, 0, &mut Digest::default());
+        }
+        let bytes = writer.finish();
+        let crc = crc32c::crc32c(&bytes);
+        (bytes, crc)
+    }
+
+    // Mutants: rows are counted one by one; the last row of the chunk before is forgotten.
+    #[test]
+    fn a_chunk_whose_middle_is_wrong_leaves_nothing_counted() {
+        let at = SnapshotRef::new("space", SnapshotId(1), &["rows"]);
+        let mut intake = Intake::new(&at, u64::MAX);
+        let (first, crc) = chunk(&[row(0, b"a"), row(0, b"b")]);
+        intake.chunk(0, first, crc).expect("it is in order");
+        let before = intake.resume();
+        let wrong = [
+            vec![row(0, b"c"), row(0, b"c")],
+            vec![row(0, b"c"), row(1, b"d")],
+            vec![row(0, b"b"), row(0, b"c")],
+        ];
+        for rows in wrong {
+            let (rows, crc) = chunk(&rows);
+            intake.chunk(1, rows, crc).expect_err("it is wrong");
+            assert_eq!(intake.resume(), before, "as if it had not come");
+        }
+    }
 }
