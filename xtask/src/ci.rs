@@ -15,7 +15,7 @@ use crate::{
 
 /// On the durable stores, where every send waits for the disk. The shapes of the messages
 /// repeat after far fewer.
-const INTEROP_MESSAGES_DURABLE: u32 = 1_000;
+const INTEROP_MESSAGES_DURABLE: u32 = 300;
 
 /// Through TLS, where only the transport differs.
 const INTEROP_MESSAGES_TLS: u32 = 50;
