@@ -72,7 +72,7 @@ pub trait StoreExt: Store {
 impl<S: Store + ?Sized> StoreExt for S {}
 
 /// The smallest key above `key`.
-fn successor(key: &[u8]) -> bytes::Bytes {
+pub(crate) fn successor(key: &[u8]) -> bytes::Bytes {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
     next.push(0);

@@ -26,11 +26,6 @@ pub enum SnapshotSupport {
     None,
     /// Cheap to take, of any size, while writes go on.
     Cheap,
-    /// Copied while writes wait; refused above this many bytes of keys and values.
-    CopiedUpTo {
-        /// The most bytes of keys and values that are copied.
-        bytes_max: u64,
-    },
 }
 
 /// What a backend can do beyond the core of the contract, stated so that a caller can
@@ -202,8 +197,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) where [`Capabilities::snapshot`] says
-    /// so, or the content is above its limit.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) where [`Capabilities::snapshot`] says so.
     async fn snapshot(&self) -> Result<Arc<dyn Snapshot>>;
 
     /// Begins to load a new content for `keyspaces`, beside the one in use.
@@ -254,6 +248,12 @@ pub trait Store: Debug + Send + Sync + 'static {
 }
 
 /// A store's content as of one moment.
+///
+/// # Contract
+///
+/// It is that of its moment for as long as it is held, whatever is written, published or
+/// deleted meanwhile. A backend that can't keep it so, for lack of room say, lets every later
+/// read of it fail and goes on with the writes.
 #[async_trait]
 pub trait Snapshot: Debug + Send + Sync + 'static {
     /// Reads one key as of that moment.

@@ -84,7 +84,7 @@ macro_rules! conformance {
         $crate::conformance!(@tests $factory, snapshot, [
             a_snapshot_stays_as_it_was,
             a_snapshot_shows_one_moment_over_all_keyspaces,
-            a_snapshot_above_its_limit_is_refused,
+            pages_of_a_snapshot_under_heavy_writes_are_of_its_moment,
         ]);
         $crate::conformance!(@tests $factory, replace, [
             loaded_content_shows_only_when_published,

@@ -3,7 +3,8 @@
 //! An engine is blocking and knows nothing of batches with preconditions, of generations,
 //! of durability levels or of waiters. All of that is here, once: a group committer in
 //! front of the engine (`writer`), a small pool for reads (`readers`), generations and the
-//! switch record (`layout`), snapshots and staged loads (`staging`, `loader`). A new embedded
+//! switch record (`layout`), snapshots of engines that have none (`preimage`) and staged loads
+//! (`staging`, `loader`). A new embedded
 //! backend is an [`Engine`] and a function that opens it.
 
 mod answer;
@@ -15,6 +16,7 @@ mod layout;
 mod loader;
 mod options;
 pub(super) mod pace;
+mod preimage;
 mod readers;
 pub(crate) mod record;
 mod resume;
@@ -50,12 +52,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// The backend's name, as configuration and errors call it.
     fn name(&self) -> &'static str;
 
-    /// What a store on this engine can do. The store itself adds staged replace.
-    ///
-    /// # Contract
-    ///
-    /// [`SnapshotSupport::Cheap`](crate::SnapshotSupport::Cheap) needs [`snapshot`](Self::snapshot);
-    /// under `CopiedUpTo` the store copies by [`scan`](Self::scan) while nothing writes.
+    /// What a store on this engine can do. The store itself adds snapshots and staged replace.
     fn capabilities(&self) -> Capabilities;
 
     /// The spaces that exist.
@@ -82,6 +79,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
     ///
     /// - All or nothing over all spaces, after a crash at any point too.
     /// - On return reads see it, and it is out of the process: a killed process loses nothing.
+    /// - Once a read saw a part of it, later reads see all of it, in any space.
     /// - With `sync`, this and everything applied before survives a power cut.
     /// - A crash loses a suffix of what was applied, never a hole.
     fn apply(&self, changes: &Changes, sync: bool) -> Result<()>;
@@ -96,6 +94,9 @@ pub trait Engine: Debug + Send + Sync + 'static {
     fn scan(&self, space: &Space, scan: &Scan) -> Result<Vec<Entry>>;
 
     /// A view of all spaces as of now; called between two [`apply`](Self::apply)s.
+    ///
+    /// `None` from an engine that has none: the store then keeps what is written over, for as
+    /// long as a snapshot is open.
     ///
     /// # Contract
     ///

@@ -22,6 +22,9 @@ pub struct OpenOptions {
     pub memtable_bytes: u64,
     /// How many bytes of batches may wait for the writer; more wait in their callers.
     pub queue_bytes_max: u32,
+    /// How much is kept in memory for snapshots that are open, where the engine has none of
+    /// its own: what was written over since. What is beyond this goes to the disk.
+    pub snapshot_bytes: u64,
     /// Whether a staging that was checkpointed is kept, to be resumed; else an open sweeps it.
     pub keep_staging: bool,
 }
@@ -37,6 +40,7 @@ impl OpenOptions {
             reader_count: 3,
             memtable_bytes: 32 << 20,
             queue_bytes_max: 32 << 20,
+            snapshot_bytes: 64 << 20,
             keep_staging: false,
         }
     }
@@ -66,6 +70,13 @@ impl OpenOptions {
     #[must_use]
     pub fn with_memtable_bytes(mut self, memtable_bytes: u64) -> Self {
         self.memtable_bytes = memtable_bytes;
+        self
+    }
+
+    /// Sets how much is kept in memory for snapshots that are open.
+    #[must_use]
+    pub fn with_snapshot_bytes(mut self, snapshot_bytes: u64) -> Self {
+        self.snapshot_bytes = snapshot_bytes;
         self
     }
 

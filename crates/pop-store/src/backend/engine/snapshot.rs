@@ -1,6 +1,7 @@
-//! A store's content as of one moment: the engine's own view, or a copy.
+//! A store's content as of one moment: the engine's own view, or the present with what was
+//! kept of that moment.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -9,10 +10,11 @@ use parking_lot::RwLock;
 use super::{
     Engine, EngineSnapshot,
     layout::Layout,
+    preimage::PreImages,
     store::Shared,
     writer::{Job, Writer},
 };
-use crate::{Direction, Entry, ErrorKind, Keyspace, Result, Scan, Snapshot, SnapshotSupport};
+use crate::{Entry, Keyspace, Result, Scan, Snapshot};
 
 /// What a snapshot reads from. Closing the store takes it away, so that a snapshot that is
 /// still held somewhere does not keep the folder locked.
@@ -26,7 +28,7 @@ enum Held {
         // Also keeps the generations of that moment from being dropped.
         layout: Arc<Layout>,
     },
-    Copied(BTreeMap<Keyspace, Vec<Entry>>),
+    Kept(Arc<PreImages>),
 }
 
 impl View {
@@ -36,62 +38,37 @@ impl View {
 }
 
 impl Held {
-    fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+    fn get(&self, engine: &dyn Engine, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
         match self {
             Self::Engine { view, layout } => match layout.space(keyspace) {
                 Some(space) => view.get(space, key),
                 None => Ok(None),
             },
-            Self::Copied(content) => Ok(content.get(&keyspace).and_then(|entries| {
-                let at = entries.binary_search_by(|it| (*it.key).cmp(key)).ok()?;
-                Some(entries.get(at)?.value.clone())
-            })),
+            Self::Kept(images) => images.get(engine, keyspace, key),
         }
     }
 
-    fn scan(&self, keyspace: Keyspace, scan: &Scan) -> Result<Vec<Entry>> {
+    fn scan(&self, engine: &dyn Engine, keyspace: Keyspace, scan: &Scan) -> Result<Vec<Entry>> {
         match self {
             Self::Engine { view, layout } => match layout.space(keyspace) {
                 Some(space) => view.scan(space, scan),
                 None => Ok(Vec::new()),
             },
-            Self::Copied(content) => {
-                let entries = content.get(&keyspace).map_or(&[][..], Vec::as_slice);
-                scan_sorted(entries, scan)
-            }
+            Self::Kept(images) => images.scan(engine, keyspace, scan),
         }
-    }
-}
-
-fn scan_sorted(entries: &[Entry], scan: &Scan) -> Result<Vec<Entry>> {
-    let start = entries.partition_point(|it| it.key < scan.start);
-    let end = scan.end.as_ref().map_or(entries.len(), |end| {
-        entries.partition_point(|it| it.key < *end)
-    });
-    let range = entries.get(start..end).unwrap_or_default().iter().cloned();
-    match scan.direction {
-        Direction::Forward => scan.collect(range.map(Ok)),
-        Direction::Backward => scan.collect(range.rev().map(Ok)),
     }
 }
 
 impl<E: Engine> Writer<E> {
     /// Takes a view on the writer's thread: nothing writes meanwhile.
     pub(super) fn take_view(&mut self) -> Result<Arc<View>> {
-        let held = match self.core.capabilities.snapshot {
-            SnapshotSupport::None => None,
-            SnapshotSupport::CopiedUpTo { bytes_max } => Some(self.copy_content(bytes_max)?),
-            SnapshotSupport::Cheap => {
-                let layout = Arc::clone(&self.core.layout.read());
-                self.read_engine(|engine| engine.snapshot())?
-                    .map(|view| Held::Engine { view, layout })
-            }
+        let held = match self.read_engine(|engine| engine.snapshot())? {
+            Some(view) => Held::Engine {
+                view,
+                layout: Arc::clone(&self.core.layout.read()),
+            },
+            None => Held::Kept(self.watch()),
         };
-        let held = held.ok_or_else(|| {
-            self.core
-                .error(ErrorKind::Unsupported, "snapshot")
-                .with_detail("this engine has no consistent view; ask its capabilities first")
-        })?;
         let view = Arc::new(View(RwLock::new(Some(held))));
         let mut views = self.core.views.lock();
         views.retain(|it| it.strong_count() > 0);
@@ -99,38 +76,10 @@ impl<E: Engine> Writer<E> {
         Ok(view)
     }
 
-    fn copy_content(&self, bytes_max: u64) -> Result<Held> {
-        let layout = Arc::clone(&self.core.layout.read());
-        let mut content = BTreeMap::new();
-        let mut bytes = 0;
-        for &keyspace in &*self.core.keyspaces {
-            let Some(space) = layout.space(keyspace) else {
-                continue;
-            };
-            let mut entries: Vec<Entry> = Vec::new();
-            let mut scan = Scan::all();
-            loop {
-                let page = self.read_engine(|engine| engine.scan(space, &scan))?;
-                let Some(last) = page.last() else { break };
-                scan.start = [&last.key[..], &[0]].concat().into();
-                for entry in page {
-                    bytes += (entry.key.len() + entry.value.len()) as u64;
-                    entries.push(entry);
-                }
-                if bytes > bytes_max {
-                    return Err(self
-                        .core
-                        .error(ErrorKind::Unsupported, "snapshot")
-                        .with_detail(format!(
-                            "the content is above {bytes_max} bytes, the most that this backend \
-                             copies for a snapshot while writes wait; use a backend with cheap \
-                             snapshots"
-                        )));
-                }
-            }
-            content.insert(keyspace, entries);
-        }
-        Ok(Held::Copied(content))
+    /// Gives back what only a snapshot that is gone had need of.
+    fn snapshot_dropped(&mut self) {
+        self.forget_dropped_snapshots();
+        self.drop_retired();
     }
 }
 
@@ -149,13 +98,13 @@ impl<E: Engine> StoreSnapshot<E> {
         &self,
         operation: &'static str,
         keyspace: Keyspace,
-        read: impl FnOnce(&Held) -> Result<T> + Send + 'static,
+        read: impl FnOnce(&Held, &dyn Engine) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.shared.core.check_keyspace(keyspace, operation)?;
         let (core, view) = (Arc::clone(&self.shared.core), Arc::clone(&self.view));
         self.shared
-            .read(operation, move |_| match &*view.0.read() {
-                Some(held) => read(held),
+            .read(operation, move |engine| match &*view.0.read() {
+                Some(held) => read(held, engine),
                 None => Err(core.stopped_error(operation)),
             })
             .await
@@ -171,7 +120,8 @@ impl<E: Engine> fmt::Debug for StoreSnapshot<E> {
 impl<E: Engine> Drop for StoreSnapshot<E> {
     fn drop(&mut self) {
         self.view.release();
-        self.shared.send(Job::Task(Box::new(Writer::drop_retired)));
+        self.shared
+            .send(Job::Task(Box::new(Writer::snapshot_dropped)));
     }
 }
 
@@ -179,8 +129,8 @@ impl<E: Engine> Drop for StoreSnapshot<E> {
 impl<E: Engine> Snapshot for StoreSnapshot<E> {
     async fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
         let key = Bytes::copy_from_slice(key);
-        self.read("snapshot get", keyspace, move |held| {
-            held.get(keyspace, &key)
+        self.read("snapshot get", keyspace, move |held, engine| {
+            held.get(engine, keyspace, &key)
         })
         .await
     }
@@ -191,8 +141,8 @@ impl<E: Engine> Snapshot for StoreSnapshot<E> {
             self.shared.core.check("snapshot scan")?;
             return Ok(Vec::new());
         }
-        self.read("snapshot scan", keyspace, move |held| {
-            held.scan(keyspace, &scan)
+        self.read("snapshot scan", keyspace, move |held, engine| {
+            held.scan(engine, keyspace, &scan)
         })
         .await
     }

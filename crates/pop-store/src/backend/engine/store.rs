@@ -19,6 +19,7 @@ use super::{
     core::Core,
     disk::DiskGuard,
     layout::Layout,
+    preimage::Watched,
     readers::{Read, Readers},
     snapshot::StoreSnapshot,
     staged::Retired,
@@ -26,8 +27,8 @@ use super::{
     writer::{Job, Pending, Writer},
 };
 use crate::{
-    Capabilities, Durability, Entry, ErrorKind, Keyspace, Result, Resumed, Scan, Snapshot, Staging,
-    Store, WriteBatch, backend::folder::DataFolder,
+    Capabilities, Durability, Entry, ErrorKind, Keyspace, Result, Resumed, Scan, Snapshot,
+    SnapshotSupport, Staging, Store, WriteBatch, backend::folder::DataFolder,
 };
 
 /// A store on a blocking engine. Clones share it.
@@ -78,7 +79,10 @@ impl<E: Engine> EngineStore<E> {
     pub fn start(engine: E, folder: Option<DataFolder>, options: &OpenOptions) -> Result<Self> {
         let mut high_water = folder.as_ref().map(DataFolder::high_water).transpose()?;
         let start = bootstrap(&engine, high_water.as_mut(), options)?;
-        let mut capabilities = engine.capabilities().with_resumable_replace();
+        let mut capabilities = engine
+            .capabilities()
+            .with_snapshot(SnapshotSupport::Cheap)
+            .with_resumable_replace();
         if capabilities.durable {
             let buffered_sync_ms = options.buffered_sync.as_millis();
             capabilities =
@@ -111,6 +115,7 @@ impl<E: Engine> EngineStore<E> {
             staging: None,
             kept: start.kept,
             retired: Retired::default(),
+            watched: Watched::new(options.snapshot_bytes),
             carried: None,
         };
         let writer = thread::Builder::new()

@@ -22,6 +22,7 @@ use super::{
     disk::DiskGuard,
     layout::Layout,
     pace,
+    preimage::Watched,
     readers::Readers,
     record,
     staged::{Retired, Staged},
@@ -97,6 +98,7 @@ pub(super) struct Writer<E: Engine> {
     /// A staging that was checkpointed and let go of.
     pub(super) kept: Option<Checkpoint>,
     pub(super) retired: Retired,
+    pub(super) watched: Watched,
     /// A job that was taken from the inbox while a group was gathered and is none of it.
     pub(super) carried: Option<Job<E>>,
 }
@@ -265,6 +267,7 @@ impl<E: Engine> Writer<E> {
         mut changes: Changes,
         sync: bool,
     ) -> Result<()> {
+        self.keep_pre_images(&mut changes);
         let sequence = self.sequence + 1;
         changes.operations.push(Operation {
             space: self.system.clone(),

@@ -37,7 +37,7 @@ use super::{
     engine::{Changes, Engine, EngineSnapshot, EngineStore, OpenOptions, Space},
     folder::{DataFolder, sync_folder},
 };
-use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan, SnapshotSupport};
+use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan};
 
 const NAME: &str = "fjall";
 // fjall's first worker leaves compactions to the others: with few of them it spins while
@@ -195,10 +195,7 @@ impl Engine for FjallEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::core()
-            .with_durable(0)
-            .with_snapshot(SnapshotSupport::Cheap)
-            .for_production()
+        Capabilities::core().with_durable(0).for_production()
     }
 
     fn spaces(&self) -> Result<Vec<Space>> {

@@ -38,7 +38,7 @@ use super::{
     engine::{BulkLoader, Changes, Engine, EngineSnapshot, EngineStore, OpenOptions, Space},
     folder::DataFolder,
 };
-use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan, SnapshotSupport};
+use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan};
 
 const NAME: &str = "rocksdb";
 // The file that names the manifest: without it there is no database yet.
@@ -133,7 +133,6 @@ impl Engine for RocksEngine {
     fn capabilities(&self) -> Capabilities {
         Capabilities::core()
             .with_durable(0)
-            .with_snapshot(SnapshotSupport::Cheap)
             .with_cheap_range_delete()
             .for_production()
     }

@@ -16,7 +16,12 @@
 //! - Its iterators see what is written meanwhile. So reads and writes exclude each other.
 //!
 //! What is sled's own and stays: the log grows under churn and is given back late; it is no
-//! longer maintained. Snapshots of the store are copies, taken while writes wait.
+//! longer maintained. It has no snapshots: the store keeps what is written over while one is
+//! open.
+//!
+//! A space has no tree of its own that could go at once. So one that is dropped is taken off
+//! the list, and its rows go with later writes, some with each; what is left, the next open
+//! deletes.
 
 mod error;
 mod log;
@@ -43,17 +48,16 @@ use super::{
     engine::{Changes, Engine, EngineStore, OpenOptions, Space},
     folder::DataFolder,
 };
-use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan, SnapshotSupport};
+use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan};
 
 const NAME: &str = "sled";
 const CACHE_BYTES: u64 = 64 << 20;
-// A snapshot holds up all writes while this much is copied, and is held in memory.
-const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
 // How long a database that was dropped is waited for: its threads need some milliseconds.
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 const LOCKED_TRIES_MAX: u32 = 200;
-// How many keys one batch of a dropped space deletes.
-const DROP_KEYS_MAX: usize = 1_000;
+// How many keys of dropped spaces go with one write: more than the pieces of the largest
+// value, so that what is dropped goes faster than what takes its place can come.
+const DROP_KEYS_MAX: usize = 512;
 
 /// A store on sled.
 pub type SledStore = EngineStore<SledEngine>;
@@ -122,25 +126,29 @@ impl SledEngine {
     /// Deletes what is left of dropped spaces.
     fn finish_drops(&self) -> Result<()> {
         let mut registry = self.registry.write();
-        for id in registry.dropped() {
-            for prefix in pieces::prefixes(id) {
-                loop {
-                    let keys = self.db.scan_prefix(prefix).keys().take(DROP_KEYS_MAX);
-                    let keys = keys.collect::<Result<Vec<_>, _>>();
-                    let keys = keys.map_err(error::write_failed)?;
-                    if keys.is_empty() {
-                        break;
-                    }
-                    let mut batch = Batch::default();
-                    for key in keys {
-                        batch.remove(key);
-                    }
-                    self.commit(batch)?;
-                }
-            }
+        while registry.has_dropped() {
             let mut batch = Batch::default();
-            registry.forget(id, &mut batch);
+            self.delete_dropped(&mut registry, &mut batch)?;
             self.commit(batch)?;
+            self.log.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Adds to `batch` that some of what is left of dropped spaces goes.
+    fn delete_dropped(&self, registry: &mut Registry, batch: &mut Batch) -> Result<()> {
+        let mut room = DROP_KEYS_MAX;
+        for id in registry.dropped() {
+            let prefixes = pieces::prefixes(id).into_iter();
+            let keys = prefixes.flat_map(|it| self.db.scan_prefix(it).keys());
+            for key in keys.take(room) {
+                batch.remove(key.map_err(error::write_failed)?);
+                room -= 1;
+            }
+            if room == 0 {
+                break;
+            }
+            registry.forget(id, batch);
         }
         Ok(())
     }
@@ -202,11 +210,7 @@ impl Engine for SledEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::core()
-            .with_durable(0)
-            .with_snapshot(SnapshotSupport::CopiedUpTo {
-                bytes_max: SNAPSHOT_BYTES_MAX,
-            })
+        Capabilities::core().with_durable(0)
     }
 
     fn spaces(&self) -> Result<Vec<Space>> {
@@ -228,11 +232,11 @@ impl Engine for SledEngine {
         let mut batch = Batch::default();
         self.registry.write().drop_space(space, &mut batch);
         self.commit(batch)?;
-        self.finish_drops()
+        self.log.sync()
     }
 
     fn apply(&self, changes: &Changes, _sync: bool) -> Result<()> {
-        let registry = self.registry.write();
+        let mut registry = self.registry.write();
         // In a sled batch the later call for a key wins.
         let mut batch = Batch::default();
         for (space, start, end) in &changes.range_deletes {
@@ -246,6 +250,7 @@ impl Engine for SledEngine {
                 pieces.insert(&operation.key, value, &mut batch);
             }
         }
+        self.delete_dropped(&mut registry, &mut batch)?;
         self.commit(batch)?;
         drop(registry);
         self.log.sync()

@@ -75,6 +75,10 @@ impl Registry {
         })
     }
 
+    pub(super) fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
     /// The dropped spaces whose content may still be there.
     pub(super) fn dropped(&self) -> Vec<u32> {
         self.dropped.iter().copied().collect()

@@ -107,6 +107,120 @@ fn a_space_that_was_dropped_halfway_is_gone_after_an_open() {
     assert_eq!(engine.db.len(), 2);
 }
 
+/// Mutants: delete all of it in the drop, which holds up whoever writes and reads; leave it to
+/// the next open.
+#[test]
+fn the_rows_of_a_dropped_space_go_with_later_writes() {
+    let folder = TempDir::new().unwrap();
+    let (engine, space) = engine_with_space(&folder);
+    let other = Space::new("other", 1);
+    engine.open_space(&other).unwrap();
+    let rows = (0..DROP_KEYS_MAX * 5 / 2).map(|number| Operation {
+        space: other.clone(),
+        key: number.to_be_bytes().to_vec().into(),
+        value: Some(Bytes::from_static(b"v")),
+    });
+    let rows = Changes {
+        operations: rows.collect(),
+        ..Changes::default()
+    };
+    engine.apply(&put(&space, "k", vec![0]), false).unwrap();
+    let without = engine.db.len() - 1;
+    engine.apply(&rows, false).unwrap();
+    engine.drop_space(&other).unwrap();
+    assert!(engine.db.len() - without > DROP_KEYS_MAX * 2);
+    engine.apply(&put(&space, "k", vec![1]), false).unwrap();
+    assert!(engine.db.len() - without > DROP_KEYS_MAX);
+    for number in 2..4 {
+        engine
+            .apply(&put(&space, "k", vec![number]), false)
+            .unwrap();
+    }
+    assert_eq!(engine.db.len(), without);
+    assert_eq!(engine.get(&space, b"k").unwrap(), Some(vec![3].into()));
+}
+
+/// A snapshot of more than could be held in memory is of its moment, also when all of it goes
+/// at once.
+///
+/// Mutants: copy the content, up to a bound; write all that has no room in memory at once.
+#[tokio::test]
+async fn a_snapshot_of_a_large_store_is_of_one_moment() {
+    const ROWS: u64 = 72;
+    let folder = TempDir::new().unwrap();
+    let options = OpenOptions::new(&[A]).with_snapshot_bytes(ROWS << 19);
+    let store = SledStore::open(folder.path(), options).unwrap();
+    for number in 0..ROWS {
+        let mut batch = WriteBatch::new();
+        let value = vec![u8::try_from(number).unwrap(); WriteBatch::BYTES_MAX - 8];
+        batch.put(A, number.to_be_bytes().to_vec().into(), value.into());
+        store.write(batch, Buffered).await.unwrap();
+    }
+    let snapshot = store.snapshot().await.unwrap();
+    let mut batch = WriteBatch::new();
+    batch.delete_range(A, Bytes::new(), Bytes::from_static(&[0xFF]));
+    store.write(batch, Buffered).await.unwrap();
+    assert_eq!(store.scan(A, Scan::all()).await.unwrap(), []);
+    let mut scan = Scan::all().with_entries_max(1);
+    for number in 0..ROWS {
+        let page = snapshot.scan(A, scan.clone()).await.unwrap();
+        assert_eq!(*page[0].key, number.to_be_bytes());
+        let value = vec![u8::try_from(number).unwrap(); WriteBatch::BYTES_MAX - 8];
+        assert!(page[0].value == value, "row {number}");
+        scan.start = [&page[0].key[..], &[0]].concat().into();
+    }
+    assert_eq!(snapshot.scan(A, scan).await.unwrap(), []);
+}
+
+/// Mutant: leave at open what is no generation of a keyspace.
+#[tokio::test]
+async fn a_snapshot_that_was_open_at_a_kill_leaves_nothing() {
+    let folder = TempDir::new().unwrap();
+    let options = OpenOptions::new(&[A]).with_snapshot_bytes(0);
+    let store = SledStore::open(folder.path(), options.clone()).unwrap();
+    let put = |value: &'static str| {
+        let mut batch = WriteBatch::new();
+        batch.put(
+            A,
+            Bytes::from_static(b"k"),
+            Bytes::from_static(value.as_bytes()),
+        );
+        batch
+    };
+    store.write(put("old"), Synced).await.unwrap();
+    let snapshot = store.snapshot().await.unwrap();
+    store.write(put("new"), Synced).await.unwrap();
+    let kept = snapshot.get(A, b"k").await.unwrap();
+    assert_eq!(kept.as_deref(), Some(&b"old"[..]));
+
+    let killed = TempDir::new().unwrap();
+    copy_files(folder.path(), killed.path());
+    let spaces = || {
+        let engine = SledEngine::open(&killed.path().join("engine")).unwrap();
+        let spaces = engine.spaces().unwrap();
+        spaces.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(spaces(), ["a@1", "pop@0", "snapshot_1@0"]);
+    let after = SledStore::open(killed.path(), options).unwrap();
+    let value = after.get(A, b"k").await.unwrap();
+    assert_eq!(value.as_deref(), Some(&b"new"[..]));
+    after.close().await.unwrap();
+    assert_eq!(spaces(), ["a@1", "pop@0"]);
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy_files(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_scan_shows_one_moment_while_writes_go_on() {
     let folder = TempDir::new().unwrap();

@@ -1,11 +1,16 @@
 //! Snapshots: one moment over all keyspaces, or a refusal that says so.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
 
 use super::{
     A, B, C, Kit, Meanwhile, StoreFactory, bytes, commit, entry, puts, refused, scan_snapshot,
 };
-use crate::{ErrorKind, Scan, SnapshotSupport, Store, WriteBatch};
+use crate::{
+    Direction, Entry, ErrorKind, Keyspace, Scan, Snapshot, SnapshotSupport, Store, WriteBatch,
+    testkit::Random,
+};
 
 /// A snapshot shows what was answered before it and nothing that came after.
 // Catches: a snapshot that reads the live content, for gets, scans or range deletes.
@@ -83,26 +88,185 @@ pub async fn a_snapshot_shows_one_moment_over_all_keyspaces<F: StoreFactory>(kit
     writer.stop().await;
 }
 
-/// A backend that copies says how much, and refuses more by name.
-// Catches: a copy without a bound, which stops all writers for as long as it likes.
-pub async fn a_snapshot_above_its_limit_is_refused<F: StoreFactory>(kit: &Kit<F>) {
-    const FILLABLE_BYTES: u64 = 128 << 20;
-    let store = kit.open().await;
-    let SnapshotSupport::CopiedUpTo { bytes_max } = store.capabilities().snapshot else {
+/// Snapshots that are read in pages, slowly, while batches put, delete and delete ranges,
+/// each show the content of their own moment to the last page, whichever of them go first.
+// Catches: what was written between two reads of one page, when a snapshot is put together
+// from several; a range delete, a new key or a second write that it does not know of; a
+// snapshot that ends with another.
+pub async fn pages_of_a_snapshot_under_heavy_writes_are_of_its_moment<F: StoreFactory>(
+    kit: &Kit<F>,
+) {
+    let store = Arc::new(kit.open().await);
+    if refuses(&*store).await {
         return;
-    };
-    assert!(
-        bytes_max <= FILLABLE_BYTES,
-        "a pause for {bytes_max} bytes is no pause"
-    );
-    let value = bytes(vec![7; WriteBatch::BYTES_MAX - 8]);
-    for n in 0..=bytes_max / (WriteBatch::BYTES_MAX as u64) {
-        let mut batch = WriteBatch::new();
-        batch.put(A, bytes(n.to_be_bytes()), value.clone());
-        commit(&store, batch).await;
     }
-    refused(store.snapshot().await, ErrorKind::Unsupported);
-    commit(&store, puts([(A, "goes on", "")])).await;
+    let mut history = History::default();
+    for batch in fill() {
+        history.apply(&batch);
+        commit(&*store, batch).await;
+    }
+    commit(&*store, churn(0)).await;
+    let writer = Meanwhile::write(&store, churn);
+    let mut views = Vec::new();
+    for _ in 0..3 {
+        writer.progress().await;
+        let snapshot = store.snapshot().await.expect("a snapshot is taken");
+        let batches = snapshot.get(C, b"n").await.expect("a key is read");
+        let batches = batches.expect("every batch writes it");
+        history.advance(u64::from_be_bytes((*batches).try_into().expect("a number")));
+        views.push((snapshot, history.content.clone()));
+    }
+    for (keyspace, backward) in [(A, false), (B, true)] {
+        let mut walks: Vec<_> = (views.iter())
+            .map(|(snapshot, _)| Walk::new(Arc::clone(snapshot), keyspace, backward))
+            .collect();
+        while walks.iter().any(|it| !it.is_over) {
+            for walk in &mut walks {
+                writer.progress().await;
+                walk.read_page().await;
+            }
+        }
+        for (walk, (_, content)) in walks.into_iter().zip(&views) {
+            let expected = rows(content, keyspace, backward);
+            let wrong = walk
+                .read
+                .iter()
+                .zip(&expected)
+                .find(|(it, expected)| it != expected);
+            assert_eq!(wrong, None, "{keyspace}: not of its moment");
+            assert_eq!(walk.read.len(), expected.len(), "{keyspace}");
+        }
+        // The others go on without it.
+        drop(views.remove(1));
+    }
+    for (snapshot, content) in &views {
+        for key in (0..KEYS).step_by(50) {
+            let key = bytes(key.to_be_bytes());
+            let value = snapshot.get(B, &key).await.expect("a key is read");
+            assert_eq!(value.as_ref(), content.get(&(B, key)));
+        }
+    }
+    writer.stop().await;
+}
+
+// So many that to the last page there are some that are written for the first time since
+// the snapshot.
+const KEYS: u16 = 5_000;
+const PAGE: usize = 150;
+
+/// The batches that write every key once.
+fn fill() -> impl Iterator<Item = WriteBatch> {
+    let keys: Vec<_> = (0..KEYS).collect();
+    let parts = keys.chunks(WriteBatch::KEYS_MAX / 2).map(|keys| {
+        let mut batch = WriteBatch::new();
+        for keyspace in [A, B] {
+            for key in keys {
+                batch.put(keyspace, bytes(key.to_be_bytes()), bytes("first"));
+            }
+        }
+        batch
+    });
+    parts.collect::<Vec<_>>().into_iter()
+}
+
+/// The `n`th of the batches that change everything, over and over.
+fn churn(n: u64) -> WriteBatch {
+    let mut random = Random::new(n);
+    let mut batch = WriteBatch::new();
+    batch.put(C, bytes("n"), bytes(n.to_be_bytes()));
+    let key = |number: u64| bytes(u16::try_from(number).expect("a key").to_be_bytes());
+    for keyspace in [A, B] {
+        if random.chance(1, 8) {
+            let start = random.below(u64::from(KEYS));
+            batch.delete_range(keyspace, key(start), key(start + 20));
+        }
+        for _ in 0..2 {
+            batch.delete(keyspace, key(random.below(u64::from(KEYS))));
+        }
+        for _ in 0..8 {
+            let length = if random.chance(1, 32) { 5_000 } else { 8 };
+            let mut value = vec![0; length];
+            random.fill(&mut value);
+            batch.put(keyspace, key(random.below(u64::from(KEYS))), bytes(value));
+        }
+    }
+    batch
+}
+
+type Content = BTreeMap<(Keyspace, Bytes), Bytes>;
+
+/// What the store holds after a number of batches.
+#[derive(Default)]
+struct History {
+    batches: u64,
+    content: Content,
+}
+
+impl History {
+    fn advance(&mut self, last: u64) {
+        for n in self.batches..=last {
+            self.apply(&churn(n));
+        }
+        self.batches = last + 1;
+    }
+
+    fn apply(&mut self, batch: &WriteBatch) {
+        for range in &batch.range_deletes {
+            self.content.retain(|(keyspace, key), _| {
+                *keyspace != range.keyspace || *key < range.start || *key >= range.end
+            });
+        }
+        for place in &batch.deletes {
+            self.content.remove(place);
+        }
+        for (keyspace, key, value) in &batch.puts {
+            self.content.insert((*keyspace, key.clone()), value.clone());
+        }
+    }
+}
+
+fn rows(content: &Content, keyspace: Keyspace, backward: bool) -> Vec<Entry> {
+    let rows = content.iter().filter(|(place, _)| place.0 == keyspace);
+    let mut rows: Vec<_> = rows.map(|(place, value)| entry(&place.1, value)).collect();
+    if backward {
+        rows.reverse();
+    }
+    rows
+}
+
+/// One keyspace of a snapshot, read page by page.
+struct Walk {
+    snapshot: Arc<dyn Snapshot>,
+    keyspace: Keyspace,
+    rest: Scan,
+    read: Vec<Entry>,
+    is_over: bool,
+}
+
+impl Walk {
+    fn new(snapshot: Arc<dyn Snapshot>, keyspace: Keyspace, backward: bool) -> Self {
+        let rest = Scan::all().with_entries_max(PAGE);
+        Self {
+            snapshot,
+            keyspace,
+            rest: if backward { rest.backward() } else { rest },
+            read: Vec::new(),
+            is_over: false,
+        }
+    }
+
+    async fn read_page(&mut self) {
+        let page = self.snapshot.scan(self.keyspace, self.rest.clone()).await;
+        let page = page.expect("a page is read");
+        match page.last() {
+            None => self.is_over = true,
+            Some(last) if self.rest.direction == Direction::Backward => {
+                self.rest.end = Some(last.key.clone());
+            }
+            Some(last) => self.rest.start = [&last.key[..], &[0]].concat().into(),
+        }
+        self.read.extend(page);
+    }
 }
 
 /// Checks the refusal where the capabilities state one.

@@ -41,6 +41,8 @@ enum Mistake {
     ScansInSteps,
     SnapshotIsLive,
     SnapshotKeyspaceByKeyspace,
+    SnapshotKeptBeforeItsPage,
+    SnapshotsEndTogether,
     PublishesIntoTheOld,
     PublishesKeyspaceByKeyspace,
     LoadsIntoTheLive,
@@ -161,6 +163,12 @@ caught! {
         SnapshotIsLive by snapshot::a_snapshot_stays_as_it_was;
     a_patched_snapshot_is_caught:
         SnapshotKeyspaceByKeyspace by snapshot::a_snapshot_shows_one_moment_over_all_keyspaces;
+    a_page_of_the_present_read_after_what_was_kept_is_caught:
+        SnapshotKeptBeforeItsPage by
+            snapshot::pages_of_a_snapshot_under_heavy_writes_are_of_its_moment;
+    a_snapshot_that_ends_with_another_is_caught:
+        SnapshotsEndTogether by
+            snapshot::pages_of_a_snapshot_under_heavy_writes_are_of_its_moment;
     old_rows_that_shine_through_are_caught:
         PublishesIntoTheOld by replace::loaded_content_shows_only_when_published;
     a_keyspace_that_keeps_its_old_content_is_caught:

@@ -1,13 +1,19 @@
 //! The store in memory, with one mistake.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{
     Mistake, Mistake as M, pause,
-    views::{LiveSnapshot, PatchedSnapshot, PickyStaging, ResumedStaging, WrongStaging},
+    views::{
+        FragileSnapshot, LateSnapshot, LiveSnapshot, PatchedSnapshot, PickyStaging, ResumedStaging,
+        WrongStaging,
+    },
 };
 use crate::{
     Capabilities, Direction, Durability, Entry, Keyspace, MemStore, Result, Resumed, Scan,
@@ -20,6 +26,7 @@ pub(super) struct WrongStore {
     pub(super) mistake: Mistake,
     lock: Arc<tokio::sync::Mutex<()>>,
     pub(super) aborted: Arc<parking_lot::Mutex<Vec<(Keyspace, Entry)>>>,
+    pub(super) snapshots_ended: Arc<AtomicBool>,
 }
 
 impl WrongStore {
@@ -29,6 +36,7 @@ impl WrongStore {
             mistake,
             lock: Arc::default(),
             aborted: Arc::default(),
+            snapshots_ended: Arc::default(),
         }
     }
 
@@ -65,7 +73,7 @@ impl WrongStore {
     }
 
     /// All entries of a range, as the checks' ranges are small.
-    async fn whole(&self, keyspace: Keyspace, scan: &Scan) -> Result<Vec<Entry>> {
+    pub(super) async fn whole(&self, keyspace: Keyspace, scan: &Scan) -> Result<Vec<Entry>> {
         let mut scan = scan.clone();
         scan.entries_max = usize::MAX;
         scan.bytes_max = usize::MAX;
@@ -223,6 +231,14 @@ impl Store for WrongStore {
                 }
                 Ok(Arc::new(PatchedSnapshot(parts)))
             }
+            M::SnapshotKeptBeforeItsPage => Ok(Arc::new(LateSnapshot {
+                store: self.clone(),
+                then: self.inner.snapshot().await?,
+            })),
+            M::SnapshotsEndTogether => Ok(Arc::new(FragileSnapshot {
+                store: self.clone(),
+                then: self.inner.snapshot().await?,
+            })),
             _ => self.inner.snapshot().await,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::SeqCst},
 };
 
 use async_trait::async_trait;
@@ -38,6 +38,78 @@ impl Snapshot for PatchedSnapshot {
 
     async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>> {
         self.0[&keyspace].scan(keyspace, scan).await
+    }
+}
+
+/// Looks first at what changed since its moment, and at the present after that.
+#[derive(Debug)]
+pub(super) struct LateSnapshot {
+    pub(super) store: WrongStore,
+    pub(super) then: Arc<dyn Snapshot>,
+}
+
+#[async_trait]
+impl Snapshot for LateSnapshot {
+    async fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        self.then.get(keyspace, key).await
+    }
+
+    async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>> {
+        let page = self.then.scan(keyspace, scan.clone()).await?;
+        let (Some(first), Some(last)) = (page.first(), page.last()) else {
+            return Ok(page);
+        };
+        let (low, high) = match first.key < last.key {
+            true => (first, last),
+            false => (last, first),
+        };
+        let stretch = Scan::range(low.key.clone(), [&high.key[..], &[0]].concat());
+        let before = self.store.whole(keyspace, &stretch).await?;
+        pause().await;
+        let after = self.store.whole(keyspace, &stretch).await?;
+        Ok(page
+            .into_iter()
+            .filter_map(|then| match before.contains(&then) {
+                true => after.iter().find(|it| it.key == then.key).cloned(),
+                false => Some(then),
+            })
+            .collect())
+    }
+}
+
+/// Shows the present once any snapshot of its store was dropped.
+#[derive(Debug)]
+pub(super) struct FragileSnapshot {
+    pub(super) store: WrongStore,
+    pub(super) then: Arc<dyn Snapshot>,
+}
+
+impl FragileSnapshot {
+    fn is_over(&self) -> bool {
+        self.store.snapshots_ended.load(SeqCst)
+    }
+}
+
+impl Drop for FragileSnapshot {
+    fn drop(&mut self) {
+        self.store.snapshots_ended.store(true, SeqCst);
+    }
+}
+
+#[async_trait]
+impl Snapshot for FragileSnapshot {
+    async fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        match self.is_over() {
+            true => self.store.get(keyspace, key).await,
+            false => self.then.get(keyspace, key).await,
+        }
+    }
+
+    async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>> {
+        match self.is_over() {
+            true => self.store.scan(keyspace, scan).await,
+            false => self.then.scan(keyspace, scan).await,
+        }
     }
 }
 

@@ -15,10 +15,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::super::{BulkLoader, Changes, Engine, EngineStore, OpenOptions, Space};
-use crate::{
-    Capabilities, Direction, Entry, Error, ErrorKind, Keyspace, Result, Scan, SnapshotSupport,
-    WriteBatch,
-};
+use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Keyspace, Result, Scan, WriteBatch};
 
 pub(super) const A: Keyspace = Keyspace::new("a");
 pub(super) const B: Keyspace = Keyspace::new("b");
@@ -42,9 +39,16 @@ pub(super) struct Disk {
     pub(super) fault: Mutex<Option<Fault>>,
     /// While a sender is here, each apply says that it began and waits for a word.
     pub(super) gate: Mutex<Option<Gate>>,
+    /// The same once it is applied.
+    pub(super) gate_behind: Mutex<Option<Gate>>,
+    /// The same for the next read alone.
+    pub(super) read_gate: Mutex<Option<Gate>>,
+    pub(super) read_count: AtomicUsize,
     pub(super) open_count: AtomicUsize,
     /// What bulk loads put aside and did not finish.
     pub(super) aside: Mutex<BTreeMap<Space, Map>>,
+    /// What the making of the next space does.
+    pub(super) space_fault: Mutex<Option<Fault>>,
     /// What the next call of a bulk loader does.
     pub(super) bulk_fault: Mutex<Option<Fault>>,
     /// Has each apply take a millisecond.
@@ -55,6 +59,13 @@ pub(super) struct Disk {
 pub(super) struct Gate {
     pub(super) began: mpsc::Sender<()>,
     pub(super) go_on: mpsc::Receiver<()>,
+}
+
+impl Gate {
+    fn wait(&self) {
+        let _ = self.began.send(());
+        let _ = self.go_on.recv();
+    }
 }
 
 impl Disk {
@@ -77,10 +88,32 @@ impl Disk {
 
     /// Holds the next applies: the first end hears of each, the second lets each go on.
     pub(super) fn hold(&self) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        Self::hold_at(&self.gate)
+    }
+
+    /// Holds the next applies once they are done.
+    pub(super) fn hold_applied(&self) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        Self::hold_at(&self.gate_behind)
+    }
+
+    /// Holds the next read before it reads.
+    pub(super) fn hold_read(&self) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        Self::hold_at(&self.read_gate)
+    }
+
+    fn hold_at(gate: &Mutex<Option<Gate>>) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let (began, begun) = mpsc::channel();
         let (release, go_on) = mpsc::channel();
-        *self.gate.lock() = Some(Gate { began, go_on });
+        *gate.lock() = Some(Gate { began, go_on });
         (begun, release)
+    }
+
+    fn read(&self) {
+        self.read_count.fetch_add(1, Ordering::SeqCst);
+        let gate = self.read_gate.lock().take();
+        if let Some(gate) = gate {
+            gate.wait();
+        }
     }
 
     fn meet_fault(&self) -> Result<()> {
@@ -108,7 +141,6 @@ impl Disk {
 #[derive(Debug)]
 pub(super) struct FakeEngine {
     disk: Arc<Disk>,
-    snapshot: SnapshotSupport,
     has_bulk_load: bool,
 }
 
@@ -117,18 +149,12 @@ impl FakeEngine {
         disk.open_count.fetch_add(1, Ordering::SeqCst);
         Self {
             disk: Arc::clone(disk),
-            snapshot: SnapshotSupport::CopiedUpTo { bytes_max: 1 << 20 },
             has_bulk_load: false,
         }
     }
 
     pub(super) fn with_bulk_load(mut self) -> Self {
         self.has_bulk_load = true;
-        self
-    }
-
-    pub(super) fn with_snapshot(mut self, snapshot: SnapshotSupport) -> Self {
-        self.snapshot = snapshot;
         self
     }
 }
@@ -145,9 +171,7 @@ impl Engine for FakeEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::core()
-            .with_durable(0)
-            .with_snapshot(self.snapshot)
+        Capabilities::core().with_durable(0)
     }
 
     fn spaces(&self) -> Result<Vec<Space>> {
@@ -155,6 +179,7 @@ impl Engine for FakeEngine {
     }
 
     fn open_space(&self, space: &Space) -> Result<()> {
+        Disk::meet(&self.disk.space_fault)?;
         self.disk.spaces.lock().entry(space.clone()).or_default();
         Ok(())
     }
@@ -167,8 +192,7 @@ impl Engine for FakeEngine {
 
     fn apply(&self, changes: &Changes, sync: bool) -> Result<()> {
         if let Some(gate) = &*self.disk.gate.lock() {
-            let _ = gate.began.send(());
-            let _ = gate.go_on.recv();
+            gate.wait();
         }
         if self.disk.is_slow.load(Ordering::SeqCst) {
             let (_silent, word) = mpsc::channel::<()>();
@@ -187,6 +211,10 @@ impl Engine for FakeEngine {
                 None => map.remove(&operation.key),
             };
         }
+        drop(spaces);
+        if let Some(gate) = &*self.disk.gate_behind.lock() {
+            gate.wait();
+        }
         self.disk.apply_count.fetch_add(1, Ordering::SeqCst);
         if sync {
             self.disk.sync_count.fetch_add(1, Ordering::SeqCst);
@@ -202,10 +230,12 @@ impl Engine for FakeEngine {
 
     fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Bytes>> {
         assert_ne!(key, b"panic", "the engine was told to panic");
+        self.disk.read();
         Ok(self.disk.spaces.lock()[space].get(key).cloned())
     }
 
     fn scan(&self, space: &Space, scan: &Scan) -> Result<Vec<Entry>> {
+        self.disk.read();
         let spaces = self.disk.spaces.lock();
         let end = scan.end.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let range = spaces[space].range::<Bytes, _>((Bound::Included(&scan.start), end));

@@ -5,4 +5,5 @@ mod fake;
 mod group;
 mod poison;
 mod resume;
+mod snapshot;
 mod space;

@@ -6,7 +6,7 @@ use super::{
     super::{EngineStore, OpenOptions, Space, record},
     fake::*,
 };
-use crate::{Durability::Synced, Entry, ErrorKind, Scan, SnapshotSupport, Store};
+use crate::{Durability::Synced, Entry, ErrorKind, Scan, Store};
 
 fn entry(key: &str, value: &str) -> Entry {
     Entry {
@@ -145,24 +145,6 @@ async fn a_format_of_the_future_is_refused_with_what_to_do() {
     let error = refused();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("layout"), "{error}");
-}
-
-#[tokio::test]
-async fn a_snapshot_above_the_copy_limit_is_refused_with_the_limit() {
-    let disk: Arc<Disk> = Arc::default();
-    let engine = FakeEngine::new(&disk).with_snapshot(SnapshotSupport::CopiedUpTo { bytes_max: 3 });
-    let store = EngineStore::start(engine, None, &OpenOptions::new(&[A])).unwrap();
-    store.write(put("k", "1"), Synced).await.unwrap();
-    let snapshot = store.snapshot().await.unwrap();
-    store.write(put("k", "2222"), Synced).await.unwrap();
-    assert_eq!(snapshot.get(A, b"k").await.unwrap(), Some(bytes("1")));
-    assert_eq!(
-        snapshot.scan(A, Scan::all().backward()).await.unwrap(),
-        [entry("k", "1")]
-    );
-    let error = store.snapshot().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("above 3 bytes"), "{error}");
 }
 
 /// Mutants: begin an empty generation in its place; sweep before it is looked for.
