@@ -150,6 +150,32 @@ async fn what_a_snapshot_had_on_disk_when_its_process_was_killed_is_swept() {
     assert_eq!(store.get(A, b"k").await.unwrap(), Some(bytes("2")));
 }
 
+/// Mutant: end a scan with a part of which nothing was there.
+#[tokio::test]
+async fn what_lies_behind_many_new_keys_is_found() {
+    for memory in [0, 1 << 20] {
+        let disk: Arc<Disk> = Arc::default();
+        let store = open_sharing(&disk, memory);
+        write(&store, put("a", "1")).await;
+        write(&store, put("z", "1")).await;
+        let snapshot = store.snapshot().await.unwrap();
+        let mut batch = WriteBatch::new();
+        for number in 0..500 {
+            batch.put(A, bytes(&format!("k{number}")), bytes("new"));
+        }
+        write(&store, batch).await;
+        assert_eq!(rows(&*snapshot).await, [row("a", "1"), row("z", "1")]);
+        for (scan, key) in [
+            (Scan::from("b"), "z"),
+            (Scan::range("", "z").backward(), "a"),
+        ] {
+            let page = snapshot.scan(A, scan.with_entries_max(1)).await.unwrap();
+            assert_eq!(page.len(), 1);
+            assert_eq!(page[0].key, bytes(key));
+        }
+    }
+}
+
 /// Mutants: keep what is written to spaces that a snapshot does not have; drop the generation
 /// that a snapshot reads.
 #[tokio::test]
@@ -255,8 +281,8 @@ mod random {
     const STEPS: u64 = 500;
 
     /// Mutants: keep nothing of a range delete; don't keep that a key was not there; have a
-    /// second write replace what was kept; end a scan where a part without rows ends; let a
-    /// page reach behind the part of which all is known.
+    /// second write replace what was kept; have a snapshot end with another; let a page reach
+    /// behind the part of which all is known.
     #[tokio::test]
     async fn snapshots_show_their_moments_wherever_it_is_kept() {
         for (seed, memory) in (0..).zip([0, 10_000, 30_000, 1 << 20]) {
