@@ -39,6 +39,21 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Every kind, so that whoever gives each of them a meaning of its own can see in a test
+    /// that it has left none out.
+    pub const ALL: [Self; 10] = [
+        Self::Unavailable,
+        Self::NoSpace,
+        Self::Conflict,
+        Self::InDoubt,
+        Self::Poisoned,
+        Self::Corrupt,
+        Self::Unsupported,
+        Self::Invalid,
+        Self::Locked,
+        Self::Incompatible,
+    ];
+
     /// Whether the store would not begin and goes on: the same call may succeed later.
     #[must_use]
     pub const fn is_refusal(self) -> bool {
@@ -184,5 +199,30 @@ impl fmt::Display for Error {
             write!(f, ": keyspace {keyspace}, key {}", key.escape_ascii())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Mutant: a kind is added and not listed, and nobody asks what becomes of it.
+    #[test]
+    fn all_kinds_are_listed() {
+        // A kind that is added does not compile here: list it, at its place.
+        let place = |kind: ErrorKind| match kind {
+            ErrorKind::Unavailable => 0,
+            ErrorKind::NoSpace => 1,
+            ErrorKind::Conflict => 2,
+            ErrorKind::InDoubt => 3,
+            ErrorKind::Poisoned => 4,
+            ErrorKind::Corrupt => 5,
+            ErrorKind::Unsupported => 6,
+            ErrorKind::Invalid => 7,
+            ErrorKind::Locked => 8,
+            ErrorKind::Incompatible => 9,
+        };
+        let places: Vec<usize> = ErrorKind::ALL.into_iter().map(place).collect();
+        assert_eq!(places, (0..10).collect::<Vec<_>>());
     }
 }

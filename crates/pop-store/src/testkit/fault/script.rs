@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::odds::Odds;
-use crate::testkit::Random;
+use crate::{ErrorKind, testkit::Random};
 
 /// The calls in which a fault can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +59,9 @@ pub enum Fault {
     Refuse,
     /// Refused as `NoSpace`; nothing happens and the store goes on.
     Full,
+    /// Fails with an error of this kind; nothing happens and the store goes on, so that what
+    /// a caller makes of each kind can be looked at by itself.
+    Fail(ErrorKind),
     /// The engine fails and the caller is told `InDoubt`; then the store is poisoned.
     /// For [`Call::Write`] and [`Call::Publish`].
     InDoubt(Effect),
@@ -113,6 +116,8 @@ struct State {
     // `None` while disarmed; counting goes on.
     chance: Option<(Odds, Random)>,
     armed: BTreeMap<(Call, u64), Fault>,
+    // Hits every call of its kind that nothing else hits.
+    lasting: BTreeMap<Call, Fault>,
     calls: BTreeMap<Call, u64>,
     injected: Vec<Injected>,
 }
@@ -124,6 +129,7 @@ impl Faults {
         let state = State {
             chance: None,
             armed: BTreeMap::new(),
+            lasting: BTreeMap::new(),
             calls: BTreeMap::new(),
             injected: Vec::new(),
         };
@@ -149,10 +155,7 @@ impl Faults {
     /// If `nth` is zero, or a call that commits nothing is to be in doubt.
     pub fn arm(&self, call: Call, nth: u64, fault: Fault) -> &Self {
         assert!(nth > 0, "the first call is number 1");
-        assert!(
-            call.commits() || !matches!(fault, Fault::InDoubt(_)),
-            "{call:?} commits nothing that could be in doubt"
-        );
+        assert_possible(call, fault);
         let mut state = self.0.state.lock();
         let now = state.calls.get(&call).copied().unwrap_or(0);
         state.armed.insert((call, now + nth), fault);
@@ -160,10 +163,23 @@ impl Faults {
         self
     }
 
+    /// Arms `fault` for all calls of a kind, until [`disarm`](Self::disarm): as a disk that is
+    /// full fails every write.
+    ///
+    /// # Panics
+    ///
+    /// If a call that commits nothing is to be in doubt.
+    pub fn arm_all(&self, call: Call, fault: Fault) -> &Self {
+        assert_possible(call, fault);
+        self.0.state.lock().lasting.insert(call, fault);
+        self
+    }
+
     /// Takes back everything that is armed, and stops drawing from a seed.
     pub fn disarm(&self) {
         let mut state = self.0.state.lock();
         state.armed.clear();
+        state.lasting.clear();
         state.chance = None;
     }
 
@@ -217,7 +233,8 @@ impl Faults {
             .chance
             .as_mut()
             .and_then(|(odds, random)| odds.draw(call, random));
-        let fault = state.armed.remove(&(call, nth)).or(drawn)?;
+        let armed = state.armed.remove(&(call, nth)).or(drawn);
+        let fault = armed.or_else(|| state.lasting.get(&call).copied())?;
         state.injected.push(Injected { call, nth, fault });
         Some(fault)
     }
@@ -229,6 +246,14 @@ impl Faults {
         // It can't fail while `self` holds the sender.
         let _ = releases.changed().await;
     }
+}
+
+fn assert_possible(call: Call, fault: Fault) {
+    let in_doubt = matches!(fault, Fault::InDoubt(_) | Fault::Fail(ErrorKind::InDoubt));
+    assert!(
+        call.commits() || !in_doubt,
+        "{call:?} commits nothing that could be in doubt"
+    );
 }
 
 /// Counts a hanging call, also if its caller goes away.

@@ -186,6 +186,7 @@ impl<S: Store> Shared<S> {
             None => act(Syncing::AsAsked).await?,
             Some(Fault::Refuse) => return Err(self.error(ErrorKind::Unavailable, operation)),
             Some(Fault::Full) => return Err(self.error(ErrorKind::NoSpace, operation)),
+            Some(Fault::Fail(kind)) => return Err(self.error(kind, operation)),
             Some(Fault::InDoubt(effect)) => {
                 if effect == Effect::Happened {
                     act(Syncing::AsAsked).await?;

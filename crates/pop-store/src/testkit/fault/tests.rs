@@ -50,6 +50,26 @@ async fn a_refused_call_has_no_effect_and_the_next_one_is_done() {
 }
 
 #[tokio::test]
+async fn what_is_armed_for_all_calls_fails_each_of_them_until_it_is_taken_back() {
+    let faults = Faults::none();
+    let store = store(&faults);
+    for wanted in ErrorKind::ALL {
+        faults.arm_all(Call::Write, Fault::Fail(wanted));
+        // What is armed for one call goes before it.
+        faults.arm(Call::Write, 2, Fault::Full);
+        for expected in [wanted, ErrorKind::NoSpace, wanted] {
+            let failed = store.write(put("a"), Durability::Synced).await;
+            assert_eq!(kind(failed), expected);
+        }
+        assert!(keys(&store).await.is_empty());
+    }
+    // Mutant: the last of them stays armed.
+    faults.disarm();
+    store.write(put("a"), Durability::Synced).await.unwrap();
+    assert_eq!(keys(&store).await, ["a"]);
+}
+
+#[tokio::test]
 async fn a_write_in_doubt_has_happened_or_not_and_poisons_either_way() {
     for (effect, left) in [
         (Effect::Happened, vec!["a", "b"]),
