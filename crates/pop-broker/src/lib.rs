@@ -22,6 +22,10 @@ mod look;
 mod owner;
 mod retention;
 mod revive;
+mod seldom;
+
+#[cfg(test)]
+mod heard;
 
 // What it stands on and what it is reached through.
 pub mod bootstrap;

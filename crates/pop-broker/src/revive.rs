@@ -14,7 +14,7 @@ use pop_store::{
     table::{MessageLog, PendingAppend, RETRY, retry},
 };
 
-use crate::{catalog::Topic, consumption::Consumption, core::Core};
+use crate::{BrokerError, catalog::Topic, consumption::Consumption, core::Core};
 
 /// A retry entry that is being written. Dropped, it never was.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl RetrySink for Redelivery {
 
     async fn dead_letter(&self, due: &Checkpoint) -> Result<Revival<Set>, SinkError> {
         let core = self.core.upgrade().ok_or("the broker is closed")?;
-        core.given_up(due).await
+        core.given_up(due).await.map_err(bare)
     }
 
     fn revive_now(&self, due: &Checkpoint) -> Option<Result<Revival<Set>, SinkError>> {
@@ -399,6 +399,17 @@ impl Core {
             writes,
             token: Set::DeadLetter(append, target.topic),
         })
+    }
+}
+
+/// The store's own error, where that is what failed: the cache knows it by its type.
+fn bare(error: SinkError) -> SinkError {
+    match error.downcast::<BrokerError>() {
+        Ok(error) => match *error {
+            BrokerError::Store(error) => error.into(),
+            other => other.into(),
+        },
+        Err(other) => other,
     }
 }
 

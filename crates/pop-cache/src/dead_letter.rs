@@ -6,8 +6,12 @@ use pop_model::{Checkpoint, DeliveryIdentity, Offset, SubscriptionEpoch};
 use pop_store::{Durability, Error, ErrorKind, Outcome, StoreExt, WriteBatch, table::lease};
 
 use crate::{
-    CacheError, CachedQueue, LeaseCache, LeaseQueue, Result, RetrySink, Revival, RevivalKind,
-    Taken, ends::End, settle::TRIES_MAX, sink::outcome_of, task::to_end,
+    CacheError, CachedQueue, Failure, LeaseCache, LeaseQueue, Result, RetrySink, Revival,
+    RevivalKind, Taken,
+    ends::{End, blames_the_batch},
+    settle::TRIES_MAX,
+    sink::outcome_of,
+    task::to_end,
 };
 
 impl<K: RetrySink> LeaseCache<K> {
@@ -21,7 +25,9 @@ impl<K: RetrySink> LeaseCache<K> {
     /// # Errors
     ///
     /// As [`ack`](Self::ack), and [`CacheError::NotDeadLettered`] if the sink would not or
-    /// could not. The delivery goes on then.
+    /// could not. The delivery goes on then, as it does where the sink passes on what the
+    /// store would not do, whatever the delivery: that is [`CacheError::Store`], as of any
+    /// other call.
     ///
     /// # Cancel safety
     ///
@@ -114,7 +120,10 @@ impl<K: RetrySink> LeaseCache<K> {
         let sink = self.inner.sink.as_ref();
         let not_done = |reason| not_done(&due.identity, reason);
         let decided = outcome_of(async { sink.dead_letter(due).await }, limit).await;
-        let revival = decided.map_err(|failure| not_done(failure.to_string()))?;
+        let revival = decided.map_err(|failure| match of_the_store(failure) {
+            Ok(error) => error.into(),
+            Err(failure) => not_done(failure.to_string()),
+        })?;
         match revival.kind {
             RevivalKind::DeadLettered | RevivalKind::Gone => Ok(revival),
             RevivalKind::Retried | RevivalKind::Again(_) => {
@@ -122,6 +131,21 @@ impl<K: RetrySink> LeaseCache<K> {
                 Err(not_done("it would be delivered again".into()))
             }
         }
+    }
+}
+
+/// What the sink passed on of the store, unless it is a matter of this delivery alone: a
+/// store that takes nothing now, or must be opened anew, is so for whoever comes.
+fn of_the_store(failure: Failure) -> Result<Error, Failure> {
+    match failure {
+        Failure::Error(error) => match error.downcast::<Error>() {
+            Ok(error) if blames_the_batch(&error) || error.kind() == ErrorKind::Corrupt => {
+                Err(Failure::Error(error))
+            }
+            Ok(error) => Ok(*error),
+            Err(error) => Err(Failure::Error(error)),
+        },
+        failure => Err(failure),
     }
 }
 

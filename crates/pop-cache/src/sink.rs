@@ -63,7 +63,8 @@ pub trait RetrySink: fmt::Debug + Send + Sync + 'static {
     /// Decides about a delivery that its consumer gave up: its message goes to the dead
     /// letters, whatever attempts are left. The contract is that of [`revive`](Self::revive).
     ///
-    /// A sink without dead letters refuses, and the delivery goes on.
+    /// A sink without dead letters refuses, and the delivery goes on. An error of the store
+    /// it passes on as a [`pop_store::Error`], so that whoever asked learns of a full disk.
     async fn dead_letter(&self, due: &Checkpoint) -> Result<Revival<Self::Token>, SinkError> {
         let _ = due;
         Err("there are no dead letters here".into())

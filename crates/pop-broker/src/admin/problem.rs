@@ -38,6 +38,10 @@ impl From<BrokerError> for Problem {
             | BrokerError::ShuttingDown
             | BrokerError::Busy(_)
             | BrokerError::TooManyInFlight(_) => StatusCode::SERVICE_UNAVAILABLE,
+            // A full disk, for instance: the same call may be done later.
+            BrokerError::Store(error) if error.kind().is_refusal() => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())

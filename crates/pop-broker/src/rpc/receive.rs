@@ -30,6 +30,10 @@ use crate::{BrokerError, Delivery, Filter, Handout, ReceiveRequest};
 /// How much earlier than the client's deadline a poll ends, so that its answer arrives.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
+/// How long a receive that the store refuses is held back at most: push consumers poll again
+/// after 20 ms when they are told that it is too much.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
 /// Waits for messages and makes the frames of the answer.
 pub(super) async fn frames(rpc: &Rpc, caller: &Caller, request: ReceiveMessageRequest) -> Frames {
     let auto_renew = request.auto_renew;
@@ -76,8 +80,18 @@ async fn receive(
             "as many receives wait as the broker allows",
         ))
     })?;
+    let pause = request.wait_max.min(REFUSED_PAUSE);
+    let received = async {
+        let received = rpc.broker.receive(request).await;
+        if let Err(BrokerError::Store(error)) = &received
+            && error.kind().is_refusal()
+        {
+            tokio::time::sleep(pause).await;
+        }
+        received
+    };
     tokio::select! {
-        handout = rpc.broker.receive(request) => Ok(Some(handout?)),
+        handout = received => Ok(Some(handout?)),
         () = caller.closing.cancelled() => Ok(None),
     }
 }

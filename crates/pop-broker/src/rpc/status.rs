@@ -1,9 +1,23 @@
 //! The status of every answer: which code says what, in one place.
 
 use pop_proto::v2::{self, Code};
+use pop_store::ErrorKind;
 
 use super::headers::Caller;
-use crate::{BrokerError, MessageError};
+use crate::{BrokerError, MessageError, seldom::Seldom};
+
+#[cfg(test)]
+mod tests;
+
+/// Every call would say the same, and a client calls again.
+static FAILED: Seldom<Failed> = Seldom::new();
+
+/// What the operator has to know of a call that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failed {
+    Store(ErrorKind),
+    DeadLetter,
+}
 
 /// Why a call, or one entry of it, was not done.
 #[derive(Clone, Debug)]
@@ -43,6 +57,49 @@ impl Refusal {
         }
     }
 
+    /// What the store did not do, without its own words: they speak of folders and keys, and
+    /// are for the operator. Where nothing was done and the same call may be done later it is
+    /// flow control, so that clients leave time in between; where the store is opened anew
+    /// it is not, since there are clients that would give up.
+    fn of_store(kind: ErrorKind) -> Self {
+        let (code, message) = match kind {
+            ErrorKind::NoSpace => (
+                Code::TooManyRequests,
+                "the disk of the broker is full and nothing was done: try again once its operator has freed some space",
+            ),
+            ErrorKind::Unavailable => (
+                Code::TooManyRequests,
+                "the store of the broker takes nothing now and nothing was done: try again later",
+            ),
+            ErrorKind::InDoubt => (
+                Code::InternalServerError,
+                "the store of the broker failed, and whether this was done is not known: try again in a moment",
+            ),
+            ErrorKind::Poisoned => (
+                Code::InternalServerError,
+                "the store of the broker failed and nothing was done: try again in a moment",
+            ),
+            ErrorKind::Conflict => (
+                Code::InternalServerError,
+                "something else changed meanwhile and nothing was done: try again",
+            ),
+            ErrorKind::Corrupt => (
+                Code::InternalServerError,
+                "what the broker stored is damaged: its operator has to look at it",
+            ),
+            ErrorKind::Unsupported => (
+                Code::NotImplemented,
+                "the store of this broker can't do that",
+            ),
+            // A fault of ours, and what a store is not opened for; a test names every kind.
+            _ => (
+                Code::InternalServerError,
+                "the broker failed: its operator finds the reason in its log",
+            ),
+        };
+        Self::new(code, message)
+    }
+
     /// What a refused handle is told. A delivery whose group or topic is gone is over,
     /// too: any other code makes push consumers repeat the call for ever.
     pub(super) fn of_handle(error: BrokerError) -> Self {
@@ -78,13 +135,12 @@ impl From<BrokerError> for Refusal {
             | BrokerError::Moved
             | BrokerError::NotOwner(_) => Code::InternalServerError,
             BrokerError::NotDeadLettered(why) => {
-                tracing::warn!(%why, "a call failed");
+                warn(Failed::DeadLetter, why);
                 Code::InternalServerError
             }
             BrokerError::Store(error) => {
-                // The client can't mend it, and the operator must see it.
-                tracing::warn!(%error, "a call failed");
-                Code::InternalServerError
+                warn(Failed::Store(error.kind()), error);
+                return Self::of_store(error.kind());
             }
             BrokerError::Deleted => Code::NotFound,
             BrokerError::InternalTopic(_)
@@ -98,6 +154,13 @@ impl From<BrokerError> for Refusal {
             | BrokerError::RetryPolicy(_) => Code::BadRequest,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+/// The client can't mend it, and the operator must see it.
+fn warn(kind: Failed, why: &dyn std::fmt::Display) {
+    if let Some(others) = FAILED.may_say(kind) {
+        tracing::warn!(%why, others, "a call failed");
     }
 }
 
