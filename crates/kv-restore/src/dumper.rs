@@ -1,5 +1,7 @@
 //! The sending side of a process: the snapshots that it offers, and those who fetch them.
 
+mod stats;
+
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::Arc,
@@ -9,6 +11,9 @@ use parking_lot::Mutex;
 use pop_store::{Keyspace, Snapshot, Store};
 use tokio::{sync::watch, time::Instant};
 use tracing::Instrument;
+
+pub use stats::DumpStats;
+pub(crate) use stats::Watched;
 
 use crate::{
     AbortCode, Admission, Digest, Failure, Limiter, Options, PeerId, SessionId, SnapshotId,
@@ -36,6 +41,7 @@ struct Inner {
     epoch: Instant,
     shutdown: watch::Sender<bool>,
     state: Mutex<State>,
+    counts: Arc<stats::Counts>,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +64,7 @@ struct Running {
     attempt: u32,
     snapshot: SnapshotId,
     stop: watch::Sender<Option<Stop>>,
+    watched: Watched,
 }
 
 /// A snapshot on offer. Dropping it ends the offer; who fetches it already keeps it pinned
@@ -113,6 +120,20 @@ pub enum Served {
     Nothing,
 }
 
+impl Served {
+    /// One word for it, for counts and logs: that of the [kind](crate::ErrorKind::name) of
+    /// what failed, `installed`, `refused` or `nothing`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Installed { .. } => "installed",
+            Self::Failed(failure) => failure.kind.name(),
+            Self::Refused(_) => "refused",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
 impl Dumper {
     /// Serves with these bounds.
     #[must_use]
@@ -124,6 +145,7 @@ impl Dumper {
             epoch: Instant::now(),
             shutdown: watch::Sender::new(false),
             state: Mutex::default(),
+            counts: Arc::default(),
         }))
     }
 
@@ -183,7 +205,14 @@ impl Dumper {
     /// # Cancel safety
     ///
     /// Dropping the future ends the session; the other side sees the channel close.
-    pub async fn serve(&self, peer: &PeerId, mut channel: Channel) -> Served {
+    pub async fn serve(&self, peer: &PeerId, channel: Channel) -> Served {
+        let mut ending = self.0.counts.ending();
+        let served = self.serve_to_its_end(peer, channel).await;
+        ending.how = served.name();
+        served
+    }
+
+    async fn serve_to_its_end(&self, peer: &PeerId, mut channel: Channel) -> Served {
         let first = channel.rx.recv();
         let first = tokio::time::timeout(self.0.options.first_frame_within, first).await;
         let Ok(Ok(Some(frame))) = first else {
@@ -192,7 +221,7 @@ impl Dumper {
         };
         let stream = frame.stream;
         match self.begin(peer, frame) {
-            Ok((request, pinned, stop)) => {
+            Ok((request, pinned, stop, watched)) => {
                 let _running = Guard {
                     dumper: self.clone(),
                     request: request.clone(),
@@ -202,6 +231,7 @@ impl Dumper {
                     admission: self.0.admission.clone(),
                     limiter: self.0.limiter.clone(),
                     epoch: self.0.epoch,
+                    watched,
                 };
                 let span = tracing::info_span!(
                     "dump", session = %stream.session, %peer, space = request.at.space
@@ -233,8 +263,15 @@ impl Dumper {
         &self,
         peer: &PeerId,
         frame: Frame,
-    ) -> Result<(Request, Option<Pinned>, watch::Receiver<Option<Stop>>), (AbortCode, &'static str)>
-    {
+    ) -> Result<
+        (
+            Request,
+            Option<Pinned>,
+            watch::Receiver<Option<Stop>>,
+            Watched,
+        ),
+        (AbortCode, &'static str),
+    > {
         let request =
             Request::of(frame).ok_or((AbortCode::UnknownSession, "there is no such session"))?;
         let mut state = self.0.state.lock();
@@ -249,11 +286,13 @@ impl Dumper {
             return Err((AbortCode::Protocol, "that snapshot is of something else"));
         }
         let (stop, stopped) = watch::channel(None);
+        let watched = Watched::new(&self.0.counts);
         let running = Running {
             peer: peer.clone(),
             attempt: request.stream.attempt,
             snapshot: request.at.id,
             stop,
+            watched: watched.clone(),
         };
         match state.running.entry(request.stream.session) {
             Entry::Vacant(entry) => {
@@ -271,7 +310,8 @@ impl Dumper {
                 entry.insert(running);
             }
         }
-        Ok((request, pinned, stopped))
+        self.0.counts.begun();
+        Ok((request, pinned, stopped, watched))
     }
 }
 

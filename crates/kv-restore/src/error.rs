@@ -123,6 +123,33 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// One word for it, for counts and logs. It stays as it is.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Begin => "begin",
+            Self::Transport => "transport",
+            Self::Protocol => "protocol",
+            Self::Corrupt(_) => "corrupt",
+            Self::Idle => "idle",
+            Self::TooSlow => "too-slow",
+            Self::PeerAborted(AbortCode::SourceError) => "source-error",
+            Self::PeerAborted(_) => "peer-aborted",
+            Self::SourceGone => "source-gone",
+            Self::Staging => "staging",
+            Self::NoSpace => "no-space",
+            Self::Commit(_) => "commit",
+            Self::Obsolete => "obsolete",
+            Self::StaleEpoch => "stale-epoch",
+            Self::Superseded => "superseded",
+            Self::Cancelled => "cancelled",
+            Self::Closed => "closed",
+            Self::Stalled => "stalled",
+            Self::TaskLost => "task-lost",
+        }
+    }
+
     /// What the other side is told.
     pub(crate) fn code(self) -> AbortCode {
         match self {

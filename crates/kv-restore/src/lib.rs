@@ -32,7 +32,7 @@ mod mutant;
 pub use admission::Admission;
 pub use backoff::Backoff;
 pub use digest::{Digest, digest};
-pub use dumper::{Dumper, Offer, Served};
+pub use dumper::{DumpStats, Dumper, Offer, Served};
 pub use error::{Damage, ErrorKind, Failure, Phase, RestoreError, Retry, Switch};
 pub use frame::AbortCode;
 pub use ids::{

@@ -232,7 +232,8 @@ impl<P: Send> Session<P> {
         match &outcome {
             Ok(installed) => tracing::info!(totals = %installed.seal.totals, "installed"),
             Err((phase, failure)) => {
-                tracing::info!(%phase, kind = %failure.kind, detail = failure.detail, "ended");
+                let why = failure.kind.name();
+                tracing::info!(%phase, why, kind = %failure.kind, detail = failure.detail, "ended");
             }
         }
         if let Err((_, failure)) = &outcome

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     Admission, Digest, Failure, Limiter,
     admission::Permit,
+    dumper::Watched,
     frame::Row,
     machine::{
         Sender,
@@ -31,6 +32,8 @@ pub(crate) struct Ports {
     pub(crate) admission: Admission,
     pub(crate) limiter: Limiter,
     pub(crate) epoch: Instant,
+    /// Who looks on.
+    pub(crate) watched: Watched,
 }
 
 /// What our own side answered.
@@ -69,7 +72,9 @@ impl Session {
     pub(crate) async fn run(mut self) -> Result<Digest, Failure> {
         let mut event = Event::Start;
         loop {
-            for action in self.core.handle(self.ports.epoch.elapsed(), event) {
+            let actions = self.core.handle(self.ports.epoch.elapsed(), event);
+            self.ports.watched.is_at(self.core.far());
+            for action in actions {
                 if self.act(action).is_break() {
                     return self.flush().await;
                 }
@@ -147,7 +152,7 @@ impl Session {
                 match &outcome {
                     Ok(totals) => tracing::info!(%totals, "sent, and installed there"),
                     Err(failure) => tracing::info!(
-                        kind = %failure.kind,
+                        why = failure.kind.name(),
                         detail = failure.detail,
                         "ended without being installed"
                     ),

@@ -104,6 +104,17 @@ enum Work {
     Charge(Bytes),
 }
 
+/// How far a session has come: whatever of it grows is progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Far {
+    /// Rows that were read to be sent.
+    pub(crate) rows: u64,
+    /// Bytes of those that the rate limit has let through.
+    pub(crate) bytes: u64,
+    /// The lowest number that the receiver has not acknowledged.
+    pub(crate) acked: u64,
+}
+
 /// The state of one sending session.
 #[derive(Debug)]
 pub struct Sender {
@@ -113,10 +124,12 @@ pub struct Sender {
     stage: Stage,
     work: Option<Work>,
     credit: u64,
+    rows: u64,
     sent: u64,
     next: u64,
     // What was sent and not acknowledged, with its number.
     unacked: VecDeque<(u64, Body)>,
+    unacked_bytes: u64,
     // The oldest of them when we last looked: if it is still there, it may be lost.
     stale: Option<u64>,
     totals: Digest,
@@ -144,9 +157,11 @@ impl Sender {
             options,
             stage: Stage::Fresh,
             work: None,
+            rows: 0,
             sent: 0,
             next: 0,
             unacked: VecDeque::new(),
+            unacked_bytes: 0,
             stale: None,
             totals: Digest::default(),
             ended: false,
@@ -168,6 +183,15 @@ impl Sender {
     #[must_use]
     pub fn totals(&self) -> Digest {
         self.totals
+    }
+
+    /// How far it has come.
+    pub(crate) fn far(&self) -> Far {
+        Far {
+            rows: self.rows,
+            bytes: self.sent,
+            acked: self.unacked.front().map_or(self.next, |(seq, _)| *seq),
+        }
     }
 
     /// When it wants an [`Event::Tick`] at the latest.
@@ -241,7 +265,8 @@ impl Sender {
 
     /// Gives our own side its next work, if it has none and there is credit.
     fn pump(&mut self, now: Now, out: &mut Vec<Action>) {
-        let may_send = self.sent < self.credit || Mutant::CreditIgnored.is_on();
+        let has_credit = self.sent < self.credit || Mutant::CreditIgnored.is_on();
+        let may_send = has_credit && self.unacked_bytes <= self.options.unacked_bytes;
         if self.stage == Stage::Streaming && self.work.is_none() && !self.ended && may_send {
             let bytes = usize::try_from(self.request.chunk_bytes).unwrap_or(usize::MAX);
             self.work(Work::Read, now, out, Action::Read(bytes));
@@ -263,6 +288,7 @@ impl Sender {
             self.enqueue(Body::End { seq, totals }, out);
             return;
         }
+        self.rows += u64::try_from(rows.len()).unwrap_or(u64::MAX);
         let mut writer = RowsWriter::new(usize::try_from(self.request.chunk_bytes).unwrap_or(0));
         for row in &rows {
             let seed = self.seeds.get(usize::from(row.keyspace));
@@ -284,6 +310,7 @@ impl Sender {
     }
 
     fn enqueue(&mut self, body: Body, out: &mut Vec<Action>) {
+        self.unacked_bytes += bytes_of(&body);
         self.unacked.push_back((self.next, body.clone()));
         self.next += 1;
         self.send(body, out);
@@ -336,7 +363,8 @@ impl Sender {
             return self.fail(now, protocol("what was not sent is acknowledged"), out);
         }
         while self.unacked.front().is_some_and(|(seq, _)| *seq < next) {
-            self.unacked.pop_front();
+            let acked = self.unacked.pop_front();
+            self.unacked_bytes -= acked.map_or(0, |(_, body)| bytes_of(&body));
         }
         self.credit = self.credit.max(credit);
         self.pump(now, out);
@@ -360,7 +388,8 @@ impl Sender {
         } else if passed(self.local, now) && !Mutant::NoLocalDeadline.is_on() {
             self.fail_reading(now, ErrorKind::Stalled.into(), out);
         } else if passed(self.peer, now) && !Mutant::NoPeerDeadline.is_on() {
-            self.fail(now, ErrorKind::Idle.into(), out);
+            let detail = format!("the receiver said nothing for {:?}", self.options.idle);
+            self.fail(now, Failure::new(ErrorKind::Idle, detail), out);
         } else if passed(self.repeat, now) {
             self.repeat(now, out);
         }
@@ -438,6 +467,14 @@ impl Sender {
             (true, Some(until)) if !heard => Some(until),
             (true, _) => Some(now + self.options.idle),
         };
+    }
+}
+
+/// The bytes of rows that a frame keeps in memory.
+pub(super) fn bytes_of(body: &Body) -> u64 {
+    match body {
+        Body::Chunk { rows, .. } => u64::try_from(rows.len()).unwrap_or(u64::MAX),
+        _ => 0,
     }
 }
 

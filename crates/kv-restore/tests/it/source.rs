@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kv_restore::{
-    AbortCode, ErrorKind, Options, PeerId, SessionId, StreamId,
+    AbortCode, DumpStats, ErrorKind, Options, PeerId, SessionId, StreamId,
     frame::{Body, Frame},
     transport::{Channel, pair},
 };
@@ -203,4 +203,56 @@ async fn s63_a_read_that_fails_in_the_middle_ends_both_sides() {
     assert_eq!(world.target_rows().await, before);
     world.is_quiet().await;
     write(&world.source, 1, 1).await;
+}
+
+/// Each session is counted once, by how it ended, and a panic is an end.
+/// Mutants: a session that is lost with its task is not counted; what is said again counts
+/// as going on; rows are counted once they are acknowledged.
+#[tokio::test(start_paused = true)]
+async fn what_a_dumper_did_is_counted() {
+    use pop_store::{
+        Store,
+        testkit::{Fault, FaultStore, Faults},
+    };
+    let world = World::filled().await;
+    assert_eq!(world.dumper.stats(), DumpStats::default());
+    world.restored().await.unwrap();
+    let done = world.dumper.stats();
+    assert_eq!((done.begun, done.running, done.rows), (1, 0, 200));
+    assert!(done.bytes > 100, "{done:?}");
+
+    let mut thief = ask(&world, "thief", pull(5, 0, 9)).await;
+    refused(&mut thief, AbortCode::SourceGone).await;
+    drop(thief);
+    let (ours, theirs) = pair();
+    drop(ours);
+    world.dumper.serve(&PeerId::new("silent"), theirs).await;
+    let faults = Faults::none();
+    let bad = FaultStore::new(world.source.clone(), faults.clone());
+    faults.arm(Call::Scan, 1, Fault::Panic(Effect::DidNotHappen));
+    let snapshot = bad.snapshot().await.unwrap();
+    let _offer = world.dumper.offer(at(2, 1, 11), &bad, snapshot).unwrap();
+    let broken = ask(&world, "another", pull(6, 0, 2)).await;
+
+    // Takes one chunk and no more.
+    let slow = ask(&world, "slow", pull(7, 0, 1)).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let now = world.dumper.stats();
+    assert_eq!((now.begun, now.running, now.rows), (4, 1, 201));
+    assert_eq!(now.still.unwrap().as_secs(), 20);
+    drop((broken, slow));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let end = world.dumper.stats();
+    assert_eq!((end.running, end.still), (0, None));
+    let ended: Vec<_> = end.ended.into_iter().collect();
+    assert_eq!(
+        ended,
+        [
+            ("installed", 1),
+            ("nothing", 1),
+            ("source-gone", 1),
+            ("task-lost", 1),
+            ("transport", 1),
+        ]
+    );
 }

@@ -26,8 +26,12 @@ fn request(credit: u64) -> Request {
 
 impl Rig {
     fn new(request: Request, rows: Vec<Row>) -> Self {
+        Self::with(request, rows, Options::default())
+    }
+
+    fn with(request: Request, rows: Vec<Row>, options: Options) -> Self {
         let mut rig = Self {
-            core: Sender::new(request, Options::default()),
+            core: Sender::new(request, options),
             now: second(100),
             rows,
             sent: Vec::new(),
@@ -120,6 +124,32 @@ fn only_what_there_is_credit_for_is_sent() {
     });
     assert!(matches!(&rig.ended, Some(Ok(totals)) if totals.rows() == 3));
     assert!(rig.hung_up);
+}
+
+// Mutants: the credit alone bounds what is read; what was acknowledged counts on.
+#[test]
+fn a_receiver_that_takes_nothing_has_no_more_read_than_fits_whatever_credit_it_gives() {
+    let rows: Vec<_> = (0..1_000).map(|it| row(0, &format!("{it:04}"))).collect();
+    let options = Options {
+        unacked_bytes: 100,
+        ..Options::default()
+    };
+    let mut rig = Rig::with(request(u64::MAX), rows, options);
+    rig.on(Event::Opened(Ok(Some(Digest::default()))));
+    let chunks = rig.chunks();
+    let bytes: u64 = rig.sent.iter().map(sender::bytes_of).sum();
+    assert!(chunks < 1_000 && bytes > 100 && bytes < 200, "{bytes}");
+    let credit = u64::MAX;
+    rig.hear(Body::Ack { next: 1, credit });
+    assert_eq!(rig.chunks(), chunks + 1);
+    for next in 2..=1_001 {
+        rig.hear(Body::Ack { next, credit });
+    }
+    assert_eq!(rig.chunks(), 1_000);
+    assert!(matches!(
+        rig.sent.last(),
+        Some(Body::End { seq: 1_000, .. })
+    ));
 }
 
 #[test]
