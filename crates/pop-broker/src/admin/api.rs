@@ -1,5 +1,7 @@
 //! What the JSON API and the command line say to each other.
 
+use std::collections::BTreeMap;
+
 use pop_model::StartPosition;
 use serde::{Deserialize, Serialize};
 
@@ -218,8 +220,12 @@ pub(crate) struct ConfirmClock {}
 pub(crate) struct Data {
     /// What it sends in a second at most, such as `64M`; `off` is no limit.
     pub(crate) rate: String,
+    /// Connections that are open.
+    pub(crate) open: u64,
     /// Sessions that run.
     pub(crate) running: u64,
+    /// How long the one that stands still the longest does so.
+    pub(crate) still_seconds: Option<u64>,
     /// Snapshots that are kept.
     pub(crate) snapshots: u64,
     pub(crate) oldest_snapshot_seconds: Option<u64>,
@@ -229,6 +235,13 @@ pub(crate) struct Data {
     pub(crate) failed: u64,
     /// Connections that were turned away.
     pub(crate) refused: u64,
+    /// The same, by why.
+    pub(crate) turned_away: BTreeMap<String, u64>,
+    /// How sessions ended, one word each.
+    pub(crate) ended: BTreeMap<String, u64>,
+    /// Handovers that were begun.
+    pub(crate) handovers: u64,
+    pub(crate) sent_rows: u64,
     pub(crate) sent_bytes: u64,
 }
 

@@ -1,5 +1,7 @@
 //! The data port: what it does, and how fast it may.
 
+use std::collections::BTreeMap;
+
 use axum::{
     Json,
     extract::{State, rejection::JsonRejection},
@@ -33,14 +35,26 @@ fn there(data: Option<DataService>) -> Result<DataService, Problem> {
 
 fn read(data: &DataService) -> api::Data {
     let stats = data.stats();
+    let words = |counts: BTreeMap<&'static str, u64>| {
+        let words = counts.into_iter();
+        words
+            .map(|(word, count)| (word.to_owned(), count))
+            .collect()
+    };
     api::Data {
         rate: data.rate().to_string(),
+        open: stats.open,
         running: stats.running,
+        still_seconds: stats.still.map(|time| time.as_secs()),
         snapshots: stats.pins,
         oldest_snapshot_seconds: stats.oldest_pin.map(|age| age.as_secs()),
         installed: stats.installed,
         failed: stats.failed,
         refused: stats.refused,
+        turned_away: words(stats.turned_away),
+        ended: words(stats.ended),
+        handovers: stats.handovers,
+        sent_rows: stats.rows,
         sent_bytes: stats.bytes,
     }
 }

@@ -1,7 +1,7 @@
 //! `/metrics`: counts in Prometheus' text format. There is no label for a topic or a group,
 //! whose number nobody bounds.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use axum::{
     extract::State,
@@ -118,19 +118,31 @@ fn render(broker: &Broker, data: Option<&DataService>) -> String {
         add(name, "counter", help, value);
     }
     if let Some(data) = data {
-        render_data(&data.stats(), add);
+        let stats = data.stats();
+        render_data(&stats, add);
+        render_endings(&mut text, &stats);
     }
     text
 }
 
 /// The data port, where there is one.
 fn render_data(stats: &DataStats, mut add: impl FnMut(&str, &str, &str, u64)) {
-    let oldest = stats.oldest_pin.map_or(0, |age| age.as_secs());
+    let seconds = |time: Option<Duration>| time.map_or(0, |time| time.as_secs());
     for (name, help, value) in [
+        (
+            "pop_data_connections",
+            "Connections to the data port that are open.",
+            stats.open,
+        ),
         (
             "pop_data_sessions",
             "Sessions that send data now.",
             stats.running,
+        ),
+        (
+            "pop_data_still_seconds",
+            "How long the session that stands still the longest does so; 0 if none runs.",
+            seconds(stats.still),
         ),
         (
             "pop_data_snapshots",
@@ -140,7 +152,7 @@ fn render_data(stats: &DataStats, mut add: impl FnMut(&str, &str, &str, u64)) {
         (
             "pop_data_oldest_snapshot_seconds",
             "Age of the oldest snapshot that is kept; 0 if none is.",
-            oldest,
+            seconds(stats.oldest_pin),
         ),
     ] {
         add(name, "gauge", help, value);
@@ -162,6 +174,16 @@ fn render_data(stats: &DataStats, mut add: impl FnMut(&str, &str, &str, u64)) {
             stats.snapshots,
         ),
         (
+            "pop_data_handovers_total",
+            "Handovers that were begun.",
+            stats.handovers,
+        ),
+        (
+            "pop_data_sessions_total",
+            "Sessions that were begun.",
+            stats.begun,
+        ),
+        (
             "pop_data_sessions_installed_total",
             "Sessions whose receiver installed all rows.",
             stats.installed,
@@ -172,11 +194,49 @@ fn render_data(stats: &DataStats, mut add: impl FnMut(&str, &str, &str, u64)) {
             stats.failed,
         ),
         (
+            "pop_data_sent_rows_total",
+            "Rows that sessions read to send.",
+            stats.rows,
+        ),
+        (
             "pop_data_sent_bytes_total",
             "Bytes that sessions sent.",
             stats.bytes,
         ),
     ] {
         add(name, "counter", help, value);
+    }
+}
+
+/// The same by a word: of those there is a fixed number, of which each is there once it
+/// happened.
+fn render_endings(text: &mut String, stats: &DataStats) {
+    for (name, help, counts) in [
+        (
+            "pop_data_turned_away_total",
+            "Connections that were turned away, by why.",
+            &stats.turned_away,
+        ),
+        (
+            "pop_data_sessions_ended_total",
+            "Sessions that ended, by how.",
+            &stats.ended,
+        ),
+        (
+            "pop_data_snapshots_ended_total",
+            "Snapshots that are kept no longer, by why.",
+            &stats.snapshots_ended,
+        ),
+        (
+            "pop_data_handovers_ended_total",
+            "Handovers that ended, by how.",
+            &stats.handovers_ended,
+        ),
+    ] {
+        // Writing to a String can't fail.
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n");
+        for (reason, count) in counts {
+            let _ = writeln!(text, "{name}{{reason=\"{reason}\"}} {count}");
+        }
     }
 }

@@ -66,9 +66,31 @@ fn tell(data: &api::Data) -> String {
             data.snapshots
         ),
     };
-    format!(
-        "sends {} a second at most; {} sessions run, {kept}\n\
-         {} sessions installed all rows, {} did not, {} connections were refused, {} bytes were sent",
-        data.rate, data.running, data.installed, data.failed, data.refused, data.sent_bytes
-    )
+    let still = match data.still_seconds {
+        Some(seconds) if data.running > 0 => format!(" (one stands still for {seconds} s)"),
+        _ => String::new(),
+    };
+    let mut text = format!(
+        "sends {} a second at most; {} connections are open, {} sessions run{still}, {kept}\n\
+         {} sessions installed all rows, {} did not, {} connections were refused, {} rows and {} bytes were sent",
+        data.rate,
+        data.open,
+        data.running,
+        data.installed,
+        data.failed,
+        data.refused,
+        data.sent_rows,
+        data.sent_bytes
+    );
+    for (what, words) in [
+        ("refused", &data.turned_away),
+        ("sessions ended", &data.ended),
+    ] {
+        if !words.is_empty() {
+            let words = words.iter().map(|(word, count)| format!("{word} {count}"));
+            let words: Vec<_> = words.collect();
+            text.push_str(&format!("\n{what}: {}", words.join(", ")));
+        }
+    }
+    text
 }

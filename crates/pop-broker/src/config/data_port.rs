@@ -108,8 +108,60 @@ mod tests {
         );
     }
 
+    // Mutants: a port that asks for no certificate counts as closed; a file that holds no
+    // token counts as one.
+    #[test]
+    fn what_only_looks_closed_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let everywhere = || Choices {
+            data_listen: Some("0.0.0.0:8083".parse().unwrap()),
+            ..Choices::default()
+        };
+        let one_sided = Choices {
+            data_tls_certificate: Some("c.pem".into()),
+            data_tls_key: Some("k.pem".into()),
+            ..everywhere()
+        };
+        check(one_sided, "--data-tls-client-ca");
+        for (path, problem) in [
+            (folder.path().join("none"), "can't be read"),
+            (folder.path().to_owned(), "can't be read"),
+            (file("empty", ""), "must have one line"),
+            (file("blank", "\n"), "must have one line"),
+            (file("short", "0123456789abcde\n"), "must have one line"),
+        ] {
+            let token = Choices {
+                data_token_file: Some(path),
+                ..everywhere()
+            };
+            check(token, problem);
+        }
+        let token = Choices {
+            data_token_file: Some(file("token", "0123456789abcdef\n")),
+            ..everywhere()
+        };
+        assert!(DataPortSettings::decide(&token).unwrap().is_some());
+    }
+
     #[test]
     fn choices_that_contradict_are_refused() {
+        let key = Choices {
+            data_listen: Some("127.0.0.1:8083".parse().unwrap()),
+            data_tls_key: Some("k.pem".into()),
+            ..Choices::default()
+        };
+        check(key, "--data-tls-certificate");
+        let client_ca = Choices {
+            data_listen: Some("127.0.0.1:8083".parse().unwrap()),
+            data_tls_client_ca: Some("ca.pem".into()),
+            ..Choices::default()
+        };
+        check(client_ca, "--data-tls-key");
         let certificate = Choices {
             data_listen: Some("127.0.0.1:8083".parse().unwrap()),
             data_tls_certificate: Some("c.pem".into()),

@@ -78,4 +78,40 @@ mod tests {
         assert!(tls(None).check(everywhere).is_err());
         assert!(tls(Some("ca")).check(everywhere).is_ok());
     }
+
+    // Mutants: what only looks like this machine is taken for it; a name of it is not known.
+    #[test]
+    fn an_address_is_this_machine_or_it_is_not() {
+        for address in ["127.0.0.1:1", "127.8.0.9:1", "[::1]:1"] {
+            assert!(Access::default().check(address.parse().unwrap()).is_ok());
+        }
+        for address in [
+            "0.0.0.0:1",
+            "[::]:1",
+            "10.0.0.1:1",
+            "192.168.0.1:1",
+            "169.254.1.1:1",
+            "128.0.0.1:1",
+            "[fe80::1]:1",
+            "[::ffff:0.0.0.0]:1",
+            "[::ffff:10.0.0.1]:1",
+            "[::2]:1",
+        ] {
+            let refused = Access::default().check(address.parse().unwrap());
+            let text = refused.unwrap_err().to_string();
+            assert!(
+                text.contains(address) && text.contains("127.0.0.1"),
+                "{text}"
+            );
+        }
+    }
+
+    // Mutant: a token is thought safe because it is there.
+    #[test]
+    fn what_crosses_the_network_without_tls_can_be_read() {
+        let here = "127.0.0.1:1".parse().unwrap();
+        let everywhere = "0.0.0.0:1".parse().unwrap();
+        let access = Access::default();
+        assert!(!access.is_readable(here) && access.is_readable(everywhere));
+    }
 }

@@ -1,13 +1,14 @@
 //! The source's side of a handover: the machine's actions, done on the broker that serves.
 
 use kv_restore::Epoch;
-use tokio::time::sleep_until;
+use tokio::time::sleep;
 
 use super::{
     DataService, Stream,
     hello::{self, Reference, Reply, Say, Why},
     limits::{HELLO_BYTES_MAX, SILENCE_MAX},
     serve::{Listed, Refusal, failed, name, reply},
+    stats::count,
 };
 use crate::{
     broker::Paused,
@@ -34,9 +35,14 @@ impl DataService {
         mut stream: Stream,
         to: &str,
     ) -> Result<(), (Stream, Refusal)> {
+        count(&self.counters().handovers);
+        let ended = |how| self.counters().handovers_ended.add(how);
         let (mut handover, offer, kept) = match self.begin(to).await {
             Ok(begun) => begun,
-            Err(refusal) => return Err((stream, refusal)),
+            Err(refusal) => {
+                ended("refused");
+                return Err((stream, refusal));
+            }
         };
         let mut left = true;
         if reply(&mut stream, &Reply::Snapshot(Reference::of(&kept.at))).await {
@@ -44,16 +50,21 @@ impl DataService {
             let installed = installed(&mut stream, &kept);
             left = tokio::select! {
                 installed = installed => !installed,
-                () = sleep_until(self.until()) => true,
+                () = sleep(self.age_max()) => true,
             };
         }
         if left {
             handover.hears(SourceEvent::Left);
             tracing::warn!("the peer left or took too long; the handover ends without one");
             offer.withdraw();
+            ended("left");
             return Ok(());
         }
         let answer = handover.retire(&kept).await;
+        ended(match answer {
+            Reply::Receipt(_) => "handed-over",
+            _ => "in-doubt",
+        });
         reply(&mut stream, &answer).await;
         Ok(())
     }
@@ -65,7 +76,7 @@ impl DataService {
         let mut meta = SpaceMeta::copy(core.store.name(), core.clock.wall().as_unix_millis());
         meta.handover = Some(receipt.digest());
         drop(core);
-        let slot = self.slot()?;
+        let slot = self.slot().await?;
         let (state, action) = Source::Serving.step(SourceEvent::Asked);
         debug_assert_eq!(action, Some(SourceAction::Flush), "what is asked is done");
         tracing::info!("everything is asked for: serving nobody until it is handed over");

@@ -139,14 +139,19 @@ pub(super) enum Opening {
     Version(u32),
     /// Something else altogether.
     Nonsense,
+    /// The end of it, before anything was said.
+    Nothing,
 }
 
 /// Reads what begins a connection: as many bytes as agree, so that a peer that speaks
 /// something else is not waited for.
 pub(super) async fn opening(read: &mut (impl AsyncRead + Unpin)) -> io::Result<Opening> {
-    for expected in MAGIC {
-        if read.read_u8().await? != expected {
-            return Ok(Opening::Nonsense);
+    for (at, expected) in MAGIC.into_iter().enumerate() {
+        match read.read_u8().await {
+            Ok(said) if said == expected => {}
+            Ok(_) => return Ok(Opening::Nonsense),
+            Err(_) if at == 0 => return Ok(Opening::Nothing),
+            Err(error) => return Err(error),
         }
     }
     Ok(match read.read_u32().await? {
@@ -242,6 +247,7 @@ mod tests {
             (b"G", Opening::Nonsense),
             (b"POPX", Opening::Nonsense),
             (b"\x16\x03\x01", Opening::Nonsense),
+            (b"", Opening::Nothing),
         ] {
             assert_eq!(opening(&mut &*bytes).await.unwrap(), expected);
         }

@@ -10,6 +10,8 @@ pub(super) const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
 pub(super) const HELLO_BYTES_MAX: u32 = 4 << 10;
 /// What the port answers: a reference to a snapshot, with room to spare.
 pub(super) const REPLY_BYTES_MAX: u32 = 256 << 10;
+/// What a peer that was refused may have said meanwhile, and is read so that it hears why.
+pub(super) const REFUSED_BYTES_MAX: u64 = 64 << 10;
 /// Connections at once, those in their hello included.
 pub(super) const CONNECTIONS_MAX: usize = 64;
 /// How often the holder of a snapshot says that it is there.
@@ -19,5 +21,7 @@ pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How long a snapshot is kept for a holder that is gone and fetches nothing: long enough to
 /// come back on another connection.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
+/// Until a snapshot whose holder is gone has given way to another one.
+pub(super) const GIVE_WAY_TIME_MAX: Duration = Duration::from_secs(2);
 
 const _: () = assert!(ALIVE_EVERY.as_secs() * 3 <= SILENCE_MAX.as_secs());

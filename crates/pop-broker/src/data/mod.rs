@@ -8,6 +8,7 @@
 //! its holder is there. `source` is the other end.
 
 mod access;
+mod door;
 mod handover;
 mod hello;
 mod hold;
@@ -21,6 +22,9 @@ mod stats;
 mod tls;
 mod token;
 mod url;
+
+#[cfg(test)]
+mod tests;
 
 pub use access::{Access, AccessError, PortTls};
 pub use port::DataPort;

@@ -9,13 +9,19 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use pop_store::{Entry, Keyspace, Result, Scan, Snapshot};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 /// The room for snapshots.
 #[derive(Debug)]
 pub(super) struct Pins {
     max: usize,
-    taken: Arc<Mutex<Taken>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    taken: Mutex<Taken>,
+    freed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -28,7 +34,7 @@ struct Taken {
 /// The room of one snapshot, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
-    taken: Arc<Mutex<Taken>>,
+    shared: Arc<Shared>,
     number: u64,
 }
 
@@ -41,30 +47,44 @@ struct Pinned {
 
 impl Pins {
     pub(super) fn new(max: usize) -> Self {
-        let taken = Arc::default();
-        Self { max, taken }
+        let shared = Arc::default();
+        Self { max, shared }
     }
 
     /// Takes room, if there is any.
     pub(super) fn take(&self) -> Option<Slot> {
-        let mut taken = self.taken.lock();
+        let mut taken = self.shared.taken.lock();
         if taken.since.len() >= self.max {
             return None;
         }
         let number = taken.next;
         taken.next += 1;
         taken.since.insert(number, Instant::now());
-        let taken = Arc::clone(&self.taken);
-        Some(Slot { taken, number })
+        let shared = Arc::clone(&self.shared);
+        Some(Slot { shared, number })
+    }
+
+    /// Waits for room.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it has taken none.
+    pub(super) async fn wait(&self) -> Slot {
+        loop {
+            if let Some(slot) = self.take() {
+                return slot;
+            }
+            self.shared.freed.notified().await;
+        }
     }
 
     pub(super) fn count(&self) -> usize {
-        self.taken.lock().since.len()
+        self.shared.taken.lock().since.len()
     }
 
     /// How long ago the oldest one was taken.
     pub(super) fn oldest(&self) -> Option<Duration> {
-        let taken = self.taken.lock();
+        let taken = self.shared.taken.lock();
         let (_, since) = taken.since.first_key_value()?;
         Some(since.elapsed())
     }
@@ -80,7 +100,8 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.taken.lock().since.remove(&self.number);
+        self.shared.taken.lock().since.remove(&self.number);
+        self.shared.freed.notify_one();
     }
 }
 

@@ -1,20 +1,12 @@
-//! The socket of the data port: connections in, each a task of its own with bounds.
+//! The socket of the data port.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Access, DataService, Stream, hello,
-    limits::{CONNECTIONS_MAX, HELLO_TIME_MAX},
-    stats::count,
-    tls,
-};
+use super::{Access, DataService, door::Door, tls};
 
 /// A bound data port.
 pub struct DataPort {
@@ -64,65 +56,49 @@ impl DataPort {
     ///
     /// Dropped, it closes the port; connections end when the service is closed.
     pub async fn serve(self, service: DataService, stop: CancellationToken) {
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let door = Door {
+            service: service.clone(),
+            tls: self.tls,
+            stop,
+        };
         loop {
             let accepted = tokio::select! {
-                () = stop.cancelled() => break,
+                () = door.stop.cancelled() => break,
                 accepted = self.socket.accept() => accepted,
             };
             let (socket, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a data connection could not be accepted");
+                    service.not_accepted(&error);
                     // Out of file descriptors, it would fail again at once.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
-            count(&service.counters().connections);
-            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-                count(&service.counters().refused);
-                tracing::debug!(%peer, "{CONNECTIONS_MAX} data connections are open; one more is refused");
+            if let Err(error) = socket.set_nodelay(true) {
+                tracing::debug!(%peer, %error, "a data connection was gone at once");
                 continue;
-            };
-            let (service, stop, tls) = (service.clone(), stop.clone(), self.tls.clone());
-            tokio::spawn(async move {
-                let _permit = permit;
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = open(service, socket, peer, tls) => {}
-                }
-            });
+            }
+            door.admit(socket, peer);
         }
         service.close();
     }
 }
 
-/// Brings a connection through its first words. Until they are heard it costs a task and a
-/// few hundred bytes, and for at most so long.
-async fn open(service: DataService, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
-    let opening = async {
-        socket.set_nodelay(true)?;
-        let mut stream: Stream = match tls {
-            None => Box::new(socket),
-            Some(tls) => Box::new(tls.accept(socket).await?),
-        };
-        let opening = hello::opening(&mut stream).await?;
-        io::Result::Ok((stream, opening))
-    };
-    match hello::within(HELLO_TIME_MAX, opening).await {
-        Ok((stream, hello::Opening::Ours)) => service.answer(stream, peer).await,
-        Ok((stream, hello::Opening::Version(version))) => {
-            count(&service.counters().refused);
-            service.refuse_version(stream, version).await;
-        }
-        Ok((_, hello::Opening::Nonsense)) => {
-            count(&service.counters().refused);
-            tracing::debug!(%peer, "what came to the data port is something else; it is closed");
-        }
-        Err(error) => {
-            count(&service.counters().refused);
-            tracing::debug!(%peer, %error, "a data connection did not get to its first words");
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Mutant: only the command line looks, and whoever embeds the port opens it to everybody.
+    #[tokio::test]
+    async fn an_address_that_everybody_reaches_is_not_listened_on() {
+        let address = "0.0.0.0:0".parse().unwrap();
+        let refused = DataPort::bind(address, &Access::default()).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::Other);
+        assert!(
+            refused.to_string().contains("--data-token-file"),
+            "{refused}"
+        );
     }
 }

@@ -8,19 +8,23 @@ use kv_restore::{
 };
 use parking_lot::Mutex;
 use pop_store::Store;
-use tokio::time::Instant;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy, sink},
+    sync::Semaphore,
+};
 use tracing::Instrument;
 
 use super::{
     Access, ByteRate, DataStats, Stream,
     hello::{self, Ask, Hello, Reference, Reply, Why},
     hold::{self, Kept},
-    limits::{HELLO_BYTES_MAX, HELLO_TIME_MAX, REPLY_TIME_MAX},
+    limits::{CONNECTIONS_MAX, GIVE_WAY_TIME_MAX, REFUSED_BYTES_MAX, REPLY_TIME_MAX},
     pins::{Pins, Slot},
-    stats::{Counted, Counters, count},
+    stats::{Counted, Counters, Turned, count},
 };
 use crate::{
     Broker, BrokerError,
+    seldom::Seldom,
     space::{SpaceMeta, snapshot_ref},
 };
 
@@ -63,7 +67,10 @@ struct Inner {
     dumper: Dumper,
     pins: Pins,
     kept: Mutex<HashMap<SnapshotId, Arc<Kept>>>,
+    room: Arc<Semaphore>,
     counters: Arc<Counters>,
+    said: Seldom<Turned>,
+    unaccepted: Seldom<()>,
 }
 
 /// What a peer is told instead of what it asked for.
@@ -83,7 +90,10 @@ impl DataService {
             limiter,
             pins: Pins::new(options.snapshots_max),
             kept: Mutex::default(),
+            room: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             counters: Arc::default(),
+            said: Seldom::new(),
+            unaccepted: Seldom::new(),
             options,
         }))
     }
@@ -105,8 +115,18 @@ impl DataService {
     #[must_use]
     pub fn stats(&self) -> DataStats {
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let sessions = self.0.dumper.stats();
+        let ended: u64 = sessions.ended.values().sum();
+        let installed = sessions.ended.get("installed").copied().unwrap_or_default();
         DataStats {
-            running: number(self.0.dumper.running()),
+            open: number(CONNECTIONS_MAX - self.0.room.available_permits()),
+            begun: sessions.begun,
+            running: sessions.running,
+            installed,
+            failed: ended - installed,
+            ended: sessions.ended,
+            rows: sessions.rows,
+            still: sessions.still,
             pins: number(self.0.pins.count()),
             oldest_pin: self.0.pins.oldest(),
             ..self.0.counters.read()
@@ -126,42 +146,51 @@ impl DataService {
         self.0.dumper.close();
     }
 
-    pub(super) async fn refuse_version(&self, mut stream: Stream, version: u32) {
+    /// Room for connections.
+    pub(super) fn room(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.room)
+    }
+
+    /// Counts somebody who gets nothing, and says now and then who and why.
+    pub(super) fn turned_away(&self, peer: SocketAddr, why: Turned, text: &str) {
+        count(&self.0.counters.refused);
+        self.0.counters.turned_away.add(why.name());
+        if let Some(others) = self.0.said.may_say(why) {
+            let why = why.name();
+            tracing::warn!(%peer, why, others, "the data port turned a peer away: {text}");
+        }
+    }
+
+    pub(super) fn not_accepted(&self, error: &std::io::Error) {
+        if let Some(others) = self.0.unaccepted.may_say(()) {
+            tracing::warn!(%error, others, "a data connection could not be accepted");
+        }
+    }
+
+    pub(super) async fn refuse_version(&self, stream: Stream, peer: SocketAddr, version: u32) {
         let spoken = hello::VERSION;
         let text = format!(
             "version {version} of the data port is not spoken here, only {spoken}: \
              use programs of the same version on both sides"
         );
-        refuse(&mut stream, Refusal(Why::Version, text)).await;
+        self.refuse(stream, peer, Refusal(Why::Version, text)).await;
     }
 
-    /// Answers a connection whose first bytes were right, to its end.
-    pub(super) async fn answer(&self, mut stream: Stream, peer: SocketAddr) {
-        let said = hello::read::<Hello>(&mut stream, HELLO_BYTES_MAX);
-        let hello = match hello::within(HELLO_TIME_MAX, said).await {
-            Ok(hello) => hello,
-            Err(error) => {
-                count(&self.0.counters.refused);
-                tracing::debug!(%peer, %error, "a peer of the data port did not say what it wants");
-                return;
-            }
-        };
-        let refusal = match self.lets_in(&hello) {
-            false => Refusal(
-                Why::Token,
-                "the token is missing or wrong: give the one of its --data-token-file".into(),
-            ),
-            true => match self.act(hello.ask, stream, peer).await {
-                Ok(()) => return,
-                Err((back, refusal)) => {
-                    stream = back;
-                    refusal
-                }
-            },
-        };
-        count(&self.0.counters.refused);
-        tracing::warn!(%peer, why = ?refusal.0, "the data port refused: {}", refusal.1);
-        refuse(&mut stream, refusal).await;
+    async fn refuse(&self, stream: Stream, peer: SocketAddr, refusal: Refusal) {
+        self.turned_away(peer, Turned::Told(refusal.0), &refusal.1);
+        refuse(stream, refusal).await;
+    }
+
+    /// Answers a connection whose first words were heard, to its end.
+    pub(super) async fn answer(&self, stream: Stream, peer: SocketAddr, hello: Hello) {
+        if !self.lets_in(&hello) {
+            let text = "the token is missing or wrong: give the one of its --data-token-file";
+            let refusal = Refusal(Why::Token, text.into());
+            return self.refuse(stream, peer, refusal).await;
+        }
+        if let Err((stream, refusal)) = self.act(hello.ask, stream, peer).await {
+            self.refuse(stream, peer, refusal).await;
+        }
     }
 
     fn lets_in(&self, hello: &Hello) -> bool {
@@ -205,14 +234,23 @@ impl DataService {
         let counters = Arc::clone(&self.0.counters);
         let channel = framed(read, Counted { write, counters });
         // Without the port: a session that goes on comes from another one.
-        let peer = PeerId::new(peer.ip().to_string());
-        let Served::Installed { snapshot, totals } = self.0.dumper.serve(&peer, channel).await
-        else {
-            return count(&self.0.counters.failed);
-        };
-        count(&self.0.counters.installed);
-        if let Some(kept) = self.0.kept.lock().get(&snapshot) {
-            kept.installed(hello::totals(&totals));
+        let id = PeerId::new(peer.ip().to_string());
+        match self.0.dumper.serve(&id, channel).await {
+            Served::Installed { snapshot, totals } => {
+                if let Some(kept) = self.0.kept.lock().get(&snapshot) {
+                    kept.installed(hello::totals(&totals));
+                }
+            }
+            Served::Refused(code) => {
+                let text = format!("its channel was refused: {code}");
+                self.turned_away(peer, Turned::NothingAsked, &text);
+            }
+            Served::Nothing => {
+                let text = "its channel asked for nothing in time, or for nothing that is known";
+                self.turned_away(peer, Turned::NothingAsked, text);
+            }
+            // Its session said so.
+            _ => {}
         }
     }
 
@@ -223,6 +261,10 @@ impl DataService {
         wanted: Option<SnapshotId>,
     ) -> Result<(), (Stream, Refusal)> {
         let found = wanted.and_then(|id| self.0.kept.lock().get(&id).cloned());
+        // A store that was opened anew has nothing of what was taken before.
+        let core = self.0.broker.core();
+        let found = found.filter(|kept| core.as_ref().is_ok_and(|core| kept.is_of(&core.store)));
+        drop(core);
         if let Some(kept) = found {
             let _holder = kept.come();
             if reply(&mut stream, &Reply::Snapshot(Reference::of(&kept.at))).await {
@@ -235,29 +277,48 @@ impl DataService {
             Err(refusal) => return Err((stream, refusal)),
         };
         if reply(&mut stream, &Reply::Snapshot(Reference::of(&kept.at))).await {
-            let ended = hold::hold(stream, offer, &kept, self.until()).await;
-            tracing::info!(snapshot = %kept.at.id, ?ended, "a snapshot is not kept any more");
+            let ended = hold::hold(stream, offer, &kept, self.age_max()).await;
+            self.0.counters.snapshots_ended.add(ended.name());
+            let ended = ended.name();
+            tracing::info!(snapshot = %kept.at.id, ended, "a snapshot is not kept any more");
+        } else {
+            self.0
+                .counters
+                .snapshots_ended
+                .add(hold::Ended::Left.name());
+            tracing::info!(snapshot = %kept.at.id, "nobody took the answer; it is not kept");
         }
         Ok(())
     }
 
-    /// Until when what is taken now may be kept.
-    pub(super) fn until(&self) -> Instant {
-        Instant::now() + self.0.options.snapshot_age_max
+    /// How long a snapshot may be kept.
+    pub(super) fn age_max(&self) -> Duration {
+        self.0.options.snapshot_age_max
     }
 
     async fn take(&self) -> Result<(Offer, Listed), Refusal> {
-        let slot = self.slot()?;
+        let slot = self.slot().await?;
         let core = self.0.broker.core().map_err(failed)?;
         let meta = SpaceMeta::copy(core.store.name(), core.clock.wall().as_unix_millis());
         let at = name(core.draw(), Epoch(core.epoch), &meta);
         self.offer(at, &core.store, slot).await
     }
 
-    /// Room for a snapshot.
-    pub(super) fn slot(&self) -> Result<Slot, Refusal> {
-        let max = self.0.options.snapshots_max;
-        self.0.pins.take().ok_or_else(|| {
+    /// Room for a snapshot. Whoever left may come back for its own, but not at the cost of
+    /// somebody who is here.
+    pub(super) async fn slot(&self) -> Result<Slot, Refusal> {
+        if let Some(slot) = self.0.pins.take() {
+            return Ok(slot);
+        }
+        let asked = self.0.kept.lock().values().any(|kept| kept.want_room());
+        let wait = if asked {
+            GIVE_WAY_TIME_MAX
+        } else {
+            Duration::ZERO
+        };
+        let slot = tokio::time::timeout(wait, self.0.pins.wait()).await;
+        slot.map_err(|_| {
+            let max = self.0.options.snapshots_max;
             let text = format!(
                 "{max} snapshots are kept already, the most that --data-snapshots-max allows: \
                  try again when one of them is done"
@@ -282,7 +343,7 @@ impl DataService {
         let offer = offer.map_err(|failure| Refusal(Why::Failed, failure.detail))?;
         count(&self.0.counters.snapshots);
         tracing::info!(snapshot = %at.id, epoch = %at.epoch, "a snapshot was taken");
-        let kept = Arc::new(Kept::new(at));
+        let kept = Arc::new(Kept::new(at, store));
         self.0.kept.lock().insert(kept.at.id, Arc::clone(&kept));
         let service = self.clone();
         Ok((offer, Listed { service, kept }))
@@ -306,6 +367,7 @@ impl Deref for Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         self.service.0.kept.lock().remove(&self.kept.at.id);
+        self.kept.end();
     }
 }
 
@@ -324,8 +386,14 @@ pub(super) async fn reply(stream: &mut Stream, reply: &Reply) -> bool {
     written.await.is_ok()
 }
 
-async fn refuse(stream: &mut Stream, Refusal(why, text): Refusal) {
-    reply(stream, &Reply::Refused { why, text }).await;
+async fn refuse(mut stream: Stream, Refusal(why, text): Refusal) {
+    if !reply(&mut stream, &Reply::Refused { why, text }).await {
+        return;
+    }
     // What the peer had still to say would reset the connection before it has read that.
-    let _ = hello::within(REPLY_TIME_MAX, tokio::io::AsyncWriteExt::shutdown(stream)).await;
+    let said = async {
+        stream.shutdown().await?;
+        copy(&mut stream.take(REFUSED_BYTES_MAX), &mut sink()).await
+    };
+    let _ = hello::within(REPLY_TIME_MAX, said).await;
 }

@@ -155,6 +155,14 @@ impl Doors {
             .as_ref()
             .map(|port| DataService::new(broker.clone(), port.access.clone(), port.options));
         if let (Some(door), Some(service)) = (self.data, &service) {
+            let port = settings.data_port.as_ref();
+            if port.is_some_and(|port| port.access.is_readable(door.local_addr())) {
+                tracing::warn!(
+                    "--data-listen {} is reached from elsewhere without TLS: whoever is on the way \
+                     reads the token and every message; give --data-tls-certificate and --data-tls-key",
+                    door.local_addr()
+                );
+            }
             tokio::spawn(door.serve(service.clone(), stop.clone()));
         }
         let router = admin::router(broker.clone(), service);
