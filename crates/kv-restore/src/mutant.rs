@@ -49,6 +49,8 @@ mutants! {
     TurnNotTaken,
     /// A cancelled commit is reported as cancelled, whatever became of it.
     StopDuringCommit,
+    /// A source that breaks the rules ends a session whose switch has begun.
+    SourceEndsCommit,
     /// What is staged is switched to before anybody asked for it.
     NotHeld,
     /// A chunk that comes twice is loaded twice.
@@ -67,6 +69,8 @@ mutants! {
     TotalsNotChecked,
     /// What the sender may send is not bounded.
     CreditIgnored,
+    /// A source sends as far ahead as a receiver says, whatever that does to its memory.
+    FlightNotBounded,
     /// The clock of the peer runs while this side is the slow one.
     ClockRunsWhileBusy,
     /// Nothing bounds a silent peer.

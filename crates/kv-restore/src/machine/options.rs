@@ -43,6 +43,8 @@ pub struct Options {
     pub tombstone: Duration,
     /// How often a broken transfer is resumed, beside once at each further source.
     pub reconnects: u32,
+    /// The pause before that, doubled each time up to 64 of it.
+    pub reconnect_after: Duration,
 }
 
 impl Default for Options {
@@ -64,6 +66,7 @@ impl Default for Options {
             checkpoint_bytes: 64 << 20,
             tombstone: Duration::from_secs(60),
             reconnects: 0,
+            reconnect_after: Duration::from_millis(100),
         }
     }
 }

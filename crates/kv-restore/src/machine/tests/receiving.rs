@@ -411,6 +411,83 @@ fn a_source_that_leaves_after_its_last_row_leaves_no_clock_that_runs_for_it() {
     assert!(rig.hung_up);
 }
 
+// Mutant: SourceEndsCommit. F20: told that it failed, and switched.
+#[test]
+fn f20_a_source_that_goes_on_after_its_end_does_not_end_the_switch() {
+    let late = |script: &mut Script| {
+        [
+            script.chunk(&[row(1, "z")]),
+            Body::End {
+                seq: 9,
+                totals: Digest::default(),
+            },
+            Body::Ack { next: 0, credit: 0 },
+        ]
+    };
+    for nth in 0..3 {
+        let (mut rig, mut script) = (Rig::pulling(), Script::new());
+        rig.hear(script.end());
+        script.seq = 1;
+        rig.hear(late(&mut script)[nth].clone());
+        assert!(rig.ended.is_none(), "the outcome of the switch wins");
+        rig.on(Event::Committed(Ok(())));
+        assert!(matches!(rig.ended, Some(Ok(_))));
+        assert!(rig.loaded.is_empty() && rig.hung_up);
+    }
+}
+
+// Mutant: turn to it again at once.
+#[test]
+fn s56_a_source_that_refuses_at_once_is_asked_again_after_pauses_that_grow() {
+    let mut rig = Rig::new(Options::default().with_reconnects(9), 2);
+    rig.on(Event::Opened(Ok(Opening::Fresh)));
+    let refuse = |rig: &mut Rig| {
+        let attempt = rig.core.attempt();
+        rig.on(Event::Connected(attempt, Err(ErrorKind::Transport.into())));
+    };
+    refuse(&mut rig);
+    assert_eq!(
+        rig.connects,
+        [0, 1],
+        "who was not asked yet is asked at once"
+    );
+    let mut pauses = Vec::new();
+    for n in 3..12 {
+        refuse(&mut rig);
+        // The end of the channel before is not another failure.
+        rig.on(Event::Broken(
+            rig.core.attempt(),
+            ErrorKind::Transport.into(),
+        ));
+        let from = rig.now;
+        while rig.connects.len() < n {
+            rig.wait(Duration::from_millis(100));
+        }
+        pauses.push((rig.now - from).as_millis());
+    }
+    assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 6400, 6400]);
+    refuse(&mut rig);
+    rig.failed(ErrorKind::Transport);
+}
+
+// Mutant: whoever does not have it is asked again.
+#[test]
+fn s46_a_source_that_does_not_have_it_is_asked_once() {
+    let mut rig = Rig::new(Options::default().with_reconnects(9), 2);
+    rig.on(Event::Opened(Ok(Opening::Fresh)));
+    for attempt in 0..2 {
+        rig.on(Event::Connected(attempt, Ok(())));
+        let stream = StreamId { attempt, ..STREAM };
+        let body = Body::Abort {
+            code: AbortCode::SourceGone,
+            text: String::new(),
+        };
+        rig.on(Event::Received(Frame { stream, body }));
+    }
+    rig.failed(ErrorKind::SourceGone);
+    assert_eq!(rig.connects, [0, 1]);
+}
+
 // Mutant: NoLocalDeadline.
 #[test]
 fn f17_who_waits_for_a_commit_that_hangs_is_told_and_the_source_is_let_go() {
