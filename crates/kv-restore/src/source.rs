@@ -8,10 +8,13 @@ use crate::{
     Digest, ErrorKind, Failure, Position, Resume,
     digest::{above, seed},
     frame::Row,
+    machine::sender::Counted,
 };
 
 // A chunk of rows without bytes must end somewhere, too.
 const ROWS_MAX: usize = 16 << 10;
+// How much is counted in one go.
+const COUNTED_BYTES: usize = 1 << 20;
 
 /// Walks the rows of some keyspaces, and pins the snapshot as long as it lives.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub(crate) struct Cursor {
     keyspaces: Arc<[Keyspace]>,
     place: u16,
     scan: Scan,
+    // What the rows before a resumed start add up to, as far as they are counted.
+    before: Digest,
 }
 
 impl Cursor {
@@ -29,6 +34,7 @@ impl Cursor {
             keyspaces,
             place: 0,
             scan: Scan::all().with_entries_max(ROWS_MAX),
+            before: Digest::default(),
         }
     }
 
@@ -51,28 +57,28 @@ impl Cursor {
         Ok(Vec::new())
     }
 
-    /// Goes to a resumed start, and says what the rows up to it add up to here.
-    pub(crate) async fn resume(&mut self, resume: &Resume) -> Result<Digest, Failure> {
-        let mut before = Digest::default();
-        loop {
-            let rows = self.read(1 << 20).await?;
-            let Some(first) = rows.first() else {
-                return Ok(before);
+    /// Counts the next rows up to a resumed start, and goes behind that once they are all.
+    pub(crate) async fn count(&mut self, resume: &Resume) -> Result<Counted, Failure> {
+        let rows = self.read(COUNTED_BYTES).await?;
+        let first = rows
+            .first()
+            .and_then(|it| self.keyspaces.get(usize::from(it.keyspace)));
+        let seed = first.map(|it| seed(it.name())).unwrap_or_default();
+        let mut all = rows.is_empty();
+        for row in &rows {
+            let position = Position {
+                keyspace: row.keyspace,
+                key: row.entry.key.clone(),
             };
-            let keyspace = self.keyspaces.get(usize::from(first.keyspace));
-            let seed = keyspace.map(|it| seed(it.name())).unwrap_or_default();
-            for row in &rows {
-                let position = Position {
-                    keyspace: row.keyspace,
-                    key: row.entry.key.clone(),
-                };
-                if position > resume.after {
-                    self.go_behind(&resume.after);
-                    return Ok(before);
-                }
-                before.add_to(seed, &row.entry);
+            if position > resume.after {
+                self.go_behind(&resume.after);
+                all = true;
+                break;
             }
+            self.before.add_to(seed, &row.entry);
         }
+        let totals = self.before;
+        Ok(Counted { totals, all })
     }
 
     fn go_behind(&mut self, position: &Position) {

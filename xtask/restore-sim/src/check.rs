@@ -6,6 +6,9 @@ use kv_restore::{
 
 use crate::world::World;
 
+// What a chunk may have beyond what was asked for: its last row, and the heads of all rows.
+const CHUNK_BEYOND: u64 = 200;
+
 impl World {
     /// After every step.
     pub fn check(&mut self) {
@@ -25,6 +28,19 @@ impl World {
                 let pending = task.core.pending_bytes();
                 violation = Some(format!(
                     "I11: task {n} holds {pending} bytes, the bound is {bound}"
+                ));
+            }
+        }
+        for (n, dump) in self.dumps.iter().enumerate().filter(|(_, it)| !it.over) {
+            if dump.deadline().is_none() && !dump.is_under_way() {
+                violation = Some(format!("I1: dump {n} waits for nothing: {:?}", dump.core));
+            }
+            let chunk = u64::from(self.plan.options.chunk_bytes) + CHUNK_BEYOND;
+            let bound = self.plan.options.window_bytes + chunk;
+            let pending = dump.core.pending_bytes();
+            if pending > bound {
+                violation = Some(format!(
+                    "I11: dump {n} keeps {pending} bytes, the bound is {bound}"
                 ));
             }
         }

@@ -3,13 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use kv_restore::{
     AbortCode, Digest, ErrorKind, Failure,
     frame::{Body, Frame, Row},
     machine::{
         Now, Sender,
-        sender::{Action, Event as Did, Request},
+        sender::{Action, Counted, Event as Did, Request},
     },
 };
 use pop_store::{Entry, Keyspace};
@@ -24,7 +24,7 @@ const KEYSPACES: [Keyspace; 2] = [Keyspace::new("a"), Keyspace::new("b")];
 
 #[derive(Debug)]
 pub enum Answer {
-    Opened(Result<Option<Digest>, Failure>),
+    Opened(Result<Option<Counted>, Failure>),
     Read(Result<(), Failure>, usize),
     Charged,
     Panics,
@@ -39,6 +39,9 @@ pub struct Dump {
     pub finished: Option<Result<Digest, ErrorKind>>,
     rows: Arc<Vec<Row>>,
     read: usize,
+    // How many rows before a resumed start are counted, and what they add up to.
+    counted: usize,
+    before: Digest,
     op: Option<u64>,
     bug: Option<Bug>,
 }
@@ -50,6 +53,10 @@ impl Dump {
         } else {
             self.core.deadline()
         }
+    }
+
+    pub fn is_under_way(&self) -> bool {
+        self.op.is_some()
     }
 }
 
@@ -101,6 +108,8 @@ impl World {
             finished: None,
             rows,
             read: 0,
+            counted: 0,
+            before: Digest::default(),
             op: None,
             bug,
         });
@@ -164,13 +173,15 @@ impl World {
         self.note(|| format!("dump {n}   {action:?}"));
         match action {
             Action::Open => {
-                let before = self.dumps.get(n).map(before);
-                self.dump_works(n, |wrong| {
-                    Answer::Opened(match wrong {
-                        None => Ok(before),
-                        Some(failure) => Err(failure),
-                    })
+                let counted = self.dumps.get(n).map(|it| Counted {
+                    totals: Digest::default(),
+                    all: it.core.request().resume.is_none(),
                 });
+                self.dump_works(n, |wrong| Answer::Opened(wrong.map_or(Ok(counted), Err)));
+            }
+            Action::Count => {
+                let counted = self.dumps.get_mut(n).map(count);
+                self.dump_works(n, |wrong| Answer::Opened(wrong.map_or(Ok(counted), Err)));
             }
             Action::Read(bytes) => {
                 self.dump_works(n, |wrong| Answer::Read(wrong.map_or(Ok(()), Err), bytes));
@@ -285,9 +296,18 @@ impl World {
             (Some(Bug::CloseEarly), Body::Chunk { .. } | Body::End { .. }) => closes = true,
             _ => {}
         }
+        let goes_on = match &frame.body {
+            Body::End { seq, .. } if bug == Some(Bug::GoesOn) => Some((frame.stream, *seq + 1)),
+            _ => None,
+        };
         // Without its last word: what closes early says no end.
         if !(closes && matches!(frame.body, Body::End { .. })) {
             self.send(channel, End::Receiver, frame);
+        }
+        if let Some((stream, seq)) = goes_on {
+            let rows = Bytes::new();
+            let body = Body::Chunk { seq, rows, crc: 0 };
+            self.send(channel, End::Receiver, Frame { stream, body });
         }
         if closes {
             self.close(channel, End::Source, false);
@@ -362,15 +382,20 @@ fn start(dump: &Dump) -> usize {
     dump.rows.iter().take_while(|row| place(row)).count()
 }
 
-/// What the rows before that add up to.
-fn before(dump: &Dump) -> Digest {
-    let mut digest = Digest::default();
-    for row in dump.rows.iter().take(start(dump)) {
+/// Counts two more of the rows before that.
+fn count(dump: &mut Dump) -> Counted {
+    let start = start(dump);
+    let rows = dump.rows.iter().take(start).skip(dump.counted).take(2);
+    for row in rows {
         if let Some(keyspace) = KEYSPACES.get(usize::from(row.keyspace)) {
-            digest.add(*keyspace, &row.entry);
+            dump.before.add(*keyspace, &row.entry);
         }
     }
-    digest
+    dump.counted += 2;
+    Counted {
+        totals: dump.before,
+        all: dump.counted >= start,
+    }
 }
 
 /// The next rows of one keyspace.

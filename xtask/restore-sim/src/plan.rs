@@ -28,9 +28,11 @@ pub enum Bug {
     Silent,
     /// It closes the channel after the first chunk.
     CloseEarly,
+    /// It sends on after its end.
+    GoesOn,
 }
 
-const BUGS: [Bug; 8] = [
+const BUGS: [Bug; 9] = [
     Bug::Swap,
     Bug::Outsider,
     Bug::LeaveOut,
@@ -39,6 +41,7 @@ const BUGS: [Bug; 8] = [
     Bug::Talk,
     Bug::Silent,
     Bug::CloseEarly,
+    Bug::GoesOn,
 ];
 
 /// Chances in a thousand.
@@ -163,6 +166,7 @@ fn options(random: &mut Random) -> Options {
     options.hold_within = Duration::from_secs(15);
     options.commit_within = Duration::from_secs(20);
     options.repeat_every = Duration::from_millis(700);
+    options.reconnect_after = Duration::from_millis(50);
     options.rate_min = 1;
     options.rate_span = Duration::from_secs(25);
     options.tombstone = Duration::from_secs(8);

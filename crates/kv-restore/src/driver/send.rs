@@ -16,7 +16,7 @@ use crate::{
     frame::Row,
     machine::{
         Sender,
-        sender::{Action, Event},
+        sender::{Action, Counted, Event},
     },
     source::Cursor,
     transport::Channel,
@@ -38,7 +38,8 @@ pub(crate) struct Ports {
 
 /// What our own side answered.
 enum Answer {
-    Opened(Result<Option<(Permit, Cursor, Digest)>, Failure>),
+    Opened(Option<(Permit, Cursor, Counted)>),
+    Counted(Cursor, Result<Counted, Failure>),
     Read(Cursor, Result<Vec<Row>, Failure>),
     Charged,
 }
@@ -111,12 +112,15 @@ impl Session {
 
     fn answered(&mut self, answer: Answer) -> Event {
         match answer {
-            Answer::Opened(Ok(Some((permit, cursor, before)))) => {
+            Answer::Opened(Some((permit, cursor, counted))) => {
                 (self.permit, self.cursor) = (Some(permit), Some(cursor));
-                Event::Opened(Ok(Some(before)))
+                Event::Opened(Ok(Some(counted)))
             }
-            Answer::Opened(Ok(None)) => Event::Opened(Ok(None)),
-            Answer::Opened(Err(failure)) => Event::Opened(Err(failure)),
+            Answer::Opened(None) => Event::Opened(Ok(None)),
+            Answer::Counted(cursor, result) => {
+                self.cursor = Some(cursor);
+                Event::Opened(result.map(Some))
+            }
             Answer::Read(cursor, result) => {
                 self.cursor = Some(cursor);
                 Event::Read(result)
@@ -128,6 +132,7 @@ impl Session {
     fn act(&mut self, action: Action) -> ControlFlow<()> {
         match action {
             Action::Open => self.open(),
+            Action::Count => self.count(),
             Action::Read(bytes) => {
                 if let Some(mut cursor) = self.cursor.take() {
                     self.work = Some(Box::pin(async move {
@@ -171,16 +176,26 @@ impl Session {
         let admission = self.ports.admission.clone();
         let request = self.core.request().clone();
         self.work = Some(Box::pin(async move {
-            let Some(mut cursor) = pinned else {
-                return Answer::Opened(Ok(None));
+            let Some(cursor) = pinned else {
+                return Answer::Opened(None);
             };
             let permit = admission.enter(&request.at).await;
-            let before = match &request.resume {
-                Some(resume) => cursor.resume(resume).await,
-                None => Ok(Digest::default()),
+            let counted = Counted {
+                totals: Digest::default(),
+                all: request.resume.is_none(),
             };
-            Answer::Opened(before.map(|before| Some((permit, cursor, before))))
+            Answer::Opened(Some((permit, cursor, counted)))
         }));
+    }
+
+    fn count(&mut self) {
+        let resume = self.core.request().resume.clone();
+        if let (Some(mut cursor), Some(resume)) = (self.cursor.take(), resume) {
+            self.work = Some(Box::pin(async move {
+                let counted = cursor.count(&resume).await;
+                Answer::Counted(cursor, counted)
+            }));
+        }
     }
 
     /// Lets what was said last get out.

@@ -79,7 +79,8 @@ pub enum Body {
     },
     /// Sender: I live, and am busy on my side.
     Alive {
-        /// With nothing but waiting for my rate limit.
+        /// With waiting for my rate limit, or counting rows that the receiver has: no rows
+        /// can be expected meanwhile.
         limited: bool,
     },
     /// Either: this session is over, without success.

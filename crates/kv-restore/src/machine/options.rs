@@ -8,14 +8,12 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// How many bytes of rows may be received and not yet loaded, beside one chunk.
+    /// How many bytes of rows may be received and not yet loaded, beside one chunk; at a
+    /// source, sent and not acknowledged, whatever credit it is given: a receiver that takes
+    /// none of them must not have it read the whole snapshot into memory.
     pub window_bytes: u64,
     /// About how many bytes of rows a chunk has.
     pub chunk_bytes: u32,
-    /// How many bytes of rows a source keeps of what was sent and not acknowledged, beside
-    /// one chunk, whatever credit it is given: a receiver that takes none of them must not
-    /// have it read the whole snapshot into memory.
-    pub unacked_bytes: u64,
     /// Until the target has made room, or the source has found the snapshot.
     pub open_within: Duration,
     /// Until the source is connected.
@@ -52,7 +50,6 @@ impl Default for Options {
         Self {
             window_bytes: 8 << 20,
             chunk_bytes: 1 << 20,
-            unacked_bytes: 32 << 20,
             open_within: Duration::from_secs(60),
             connect_within: Duration::from_secs(10),
             first_frame_within: Duration::from_secs(10),

@@ -54,9 +54,9 @@ impl Request {
 pub enum Event {
     /// The session has its turn.
     Start,
-    /// The snapshot is pinned, and the rows up to the resumed start add up to this; or it
-    /// is not here.
-    Opened(Result<Option<Digest>, Failure>),
+    /// The snapshot is pinned, and the rows up to the resumed start are counted so far; or
+    /// it is not here.
+    Opened(Result<Option<Counted>, Failure>),
     /// The next rows, none of them at the end.
     Read(Result<Vec<Row>, Failure>),
     /// The rate limit lets the bytes of the last [`Action::Charge`] through.
@@ -71,11 +71,22 @@ pub enum Event {
     Tick,
 }
 
-/// What to do. At most one of `Open`, `Read` and `Charge` is under way.
+/// How far the rows up to a resumed start are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// What they add up to so far.
+    pub totals: Digest,
+    /// Whether these are all.
+    pub all: bool,
+}
+
+/// What to do. At most one of `Open`, `Count`, `Read` and `Charge` is under way.
 #[derive(Debug)]
 pub enum Action {
-    /// Pin the snapshot and count the rows up to the resumed start.
+    /// Pin the snapshot, once there is room for a session.
     Open,
+    /// Count some more of the rows up to the resumed start.
+    Count,
     /// Read on, about so many bytes.
     Read(usize),
     /// Wait until so many bytes may be sent.
@@ -100,6 +111,7 @@ enum Stage {
 #[derive(Debug)]
 enum Work {
     Open,
+    Count,
     Read,
     Charge(Bytes),
 }
@@ -194,6 +206,12 @@ impl Sender {
         }
     }
 
+    /// How many bytes of rows it keeps, because they may have to be sent again.
+    #[must_use]
+    pub fn pending_bytes(&self) -> u64 {
+        self.unacked_bytes
+    }
+
     /// When it wants an [`Event::Tick`] at the latest.
     #[must_use]
     pub fn deadline(&self) -> Option<Now> {
@@ -229,7 +247,8 @@ impl Sender {
     fn work(&mut self, work: Work, now: Now, out: &mut Vec<Action>, action: Action) {
         self.local = match work {
             Work::Open => Some(now + self.options.open_within),
-            Work::Read => Some(now + self.options.load_within),
+            // Each part has its own time: however much it is, it comes to its end.
+            Work::Count | Work::Read => Some(now + self.options.load_within),
             // The limit may be as low as its operator likes.
             Work::Charge(_) => None,
         };
@@ -237,13 +256,21 @@ impl Sender {
         out.push(action);
     }
 
-    fn opened(&mut self, now: Now, result: Result<Option<Digest>, Failure>, out: &mut Vec<Action>) {
+    fn opened(
+        &mut self,
+        now: Now,
+        result: Result<Option<Counted>, Failure>,
+        out: &mut Vec<Action>,
+    ) {
         if self.stage != Stage::Opening {
             return;
         }
         (self.work, self.local) = (None, None);
         let before = match result {
-            Ok(Some(before)) => before,
+            Ok(Some(counted)) if !counted.all => {
+                return self.work(Work::Count, now, out, Action::Count);
+            }
+            Ok(Some(counted)) => counted.totals,
             Ok(None) => return self.fail(now, ErrorKind::SourceGone.into(), out),
             Err(failure) => return self.fail_reading(now, failure, out),
         };
@@ -266,7 +293,12 @@ impl Sender {
     /// Gives our own side its next work, if it has none and there is credit.
     fn pump(&mut self, now: Now, out: &mut Vec<Action>) {
         let has_credit = self.sent < self.credit || Mutant::CreditIgnored.is_on();
-        let may_send = has_credit && self.unacked_bytes <= self.options.unacked_bytes;
+        // What may have to be sent again is kept, and a receiver that says that it takes
+        // everything and takes nothing must not fill our memory.
+        let has_room = self.unacked_bytes < self.options.window_bytes
+            || self.unacked.is_empty()
+            || Mutant::FlightNotBounded.is_on();
+        let may_send = has_credit && has_room;
         if self.stage == Stage::Streaming && self.work.is_none() && !self.ended && may_send {
             let bytes = usize::try_from(self.request.chunk_bytes).unwrap_or(usize::MAX);
             self.work(Work::Read, now, out, Action::Read(bytes));
@@ -362,9 +394,9 @@ impl Sender {
         if next > self.next {
             return self.fail(now, protocol("what was not sent is acknowledged"), out);
         }
-        while self.unacked.front().is_some_and(|(seq, _)| *seq < next) {
-            let acked = self.unacked.pop_front();
-            self.unacked_bytes -= acked.map_or(0, |(_, body)| bytes_of(&body));
+        while let Some((_, body)) = self.unacked.front().filter(|(seq, _)| *seq < next) {
+            self.unacked_bytes -= bytes_of(body);
+            self.unacked.pop_front();
         }
         self.credit = self.credit.max(credit);
         self.pump(now, out);
@@ -386,7 +418,10 @@ impl Sender {
             self.tombstone = None;
             out.push(Action::Hangup);
         } else if passed(self.local, now) && !Mutant::NoLocalDeadline.is_on() {
-            self.fail_reading(now, ErrorKind::Stalled.into(), out);
+            match self.work {
+                Some(Work::Open) => self.fail(now, ErrorKind::Busy.into(), out),
+                _ => self.fail_reading(now, ErrorKind::Stalled.into(), out),
+            }
         } else if passed(self.peer, now) && !Mutant::NoPeerDeadline.is_on() {
             let detail = format!("the receiver said nothing for {:?}", self.options.idle);
             self.fail(now, Failure::new(ErrorKind::Idle, detail), out);
@@ -399,7 +434,7 @@ impl Sender {
     fn repeat(&mut self, now: Now, out: &mut Vec<Action>) {
         self.repeat = Some(now + self.options.repeat_every);
         let oldest = self.unacked.front();
-        let limited = matches!(self.work, Some(Work::Charge(_)));
+        let limited = matches!(self.work, Some(Work::Charge(_) | Work::Count));
         let alive = Body::Alive { limited };
         let is_stale = oldest.is_some_and(|(seq, _)| self.stale == Some(*seq));
         let body = match oldest {
@@ -440,6 +475,7 @@ impl Sender {
         self.stage = Stage::Over;
         self.work = None;
         self.unacked.clear();
+        self.unacked_bytes = 0;
         (self.local, self.peer, self.repeat) = (None, None, None);
         if let Some(code) = tell {
             let text = outcome.as_ref().err().map(|it| it.detail.clone());
@@ -471,7 +507,7 @@ impl Sender {
 }
 
 /// The bytes of rows that a frame keeps in memory.
-pub(super) fn bytes_of(body: &Body) -> u64 {
+fn bytes_of(body: &Body) -> u64 {
     match body {
         Body::Chunk { rows, .. } => u64::try_from(rows.len()).unwrap_or(u64::MAX),
         _ => 0,

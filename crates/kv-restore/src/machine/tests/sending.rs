@@ -1,7 +1,7 @@
 //! What a sender makes of what a receiver says, and of the time that goes by.
 
 use super::*;
-use sender::{Action, Event, Request};
+use sender::{Action, Counted, Event, Request};
 
 struct Rig {
     core: Sender,
@@ -12,6 +12,11 @@ struct Rig {
     hung_up: bool,
     // Reads answer at once.
     quick: bool,
+    counts: usize,
+}
+
+fn opened(totals: Digest) -> Event {
+    Event::Opened(Ok(Some(Counted { totals, all: true })))
 }
 
 fn request(credit: u64) -> Request {
@@ -38,6 +43,7 @@ impl Rig {
             ended: None,
             hung_up: false,
             quick: true,
+            counts: 0,
         };
         rig.rows.reverse();
         rig.on(Event::Start);
@@ -48,7 +54,7 @@ impl Rig {
     fn streaming(credit: u64) -> Self {
         let rows = vec![row(0, "a"), row(0, "b"), row(1, "a")];
         let mut rig = Self::new(request(credit), rows);
-        rig.on(Event::Opened(Ok(Some(Digest::default()))));
+        rig.on(opened(Digest::default()));
         rig
     }
 
@@ -58,6 +64,7 @@ impl Rig {
             for action in self.core.handle(self.now, event) {
                 match action {
                     Action::Open => {}
+                    Action::Count => self.counts += 1,
                     Action::Read(_) if self.quick => {
                         let row = self.rows.pop().into_iter().collect();
                         events.push(Event::Read(Ok(row)));
@@ -124,32 +131,6 @@ fn only_what_there_is_credit_for_is_sent() {
     });
     assert!(matches!(&rig.ended, Some(Ok(totals)) if totals.rows() == 3));
     assert!(rig.hung_up);
-}
-
-// Mutants: the credit alone bounds what is read; what was acknowledged counts on.
-#[test]
-fn a_receiver_that_takes_nothing_has_no_more_read_than_fits_whatever_credit_it_gives() {
-    let rows: Vec<_> = (0..1_000).map(|it| row(0, &format!("{it:04}"))).collect();
-    let options = Options {
-        unacked_bytes: 100,
-        ..Options::default()
-    };
-    let mut rig = Rig::with(request(u64::MAX), rows, options);
-    rig.on(Event::Opened(Ok(Some(Digest::default()))));
-    let chunks = rig.chunks();
-    let bytes: u64 = rig.sent.iter().map(sender::bytes_of).sum();
-    assert!(chunks < 1_000 && bytes > 100 && bytes < 200, "{bytes}");
-    let credit = u64::MAX;
-    rig.hear(Body::Ack { next: 1, credit });
-    assert_eq!(rig.chunks(), chunks + 1);
-    for next in 2..=1_001 {
-        rig.hear(Body::Ack { next, credit });
-    }
-    assert_eq!(rig.chunks(), 1_000);
-    assert!(matches!(
-        rig.sent.last(),
-        Some(Body::End { seq: 1_000, .. })
-    ));
 }
 
 #[test]
@@ -223,10 +204,82 @@ fn s49_s52_a_receiver_that_is_busy_and_says_so_is_waited_for() {
     assert!(rig.ended.is_none());
 }
 
+// Mutant: FlightNotBounded.
+#[test]
+fn s47_a_receiver_that_takes_everything_and_nothing_gets_a_window_and_no_more() {
+    let mut big = row(0, "a");
+    big.entry.value = vec![0; 3 << 20].into();
+    let rows = (0..9).map(|n| {
+        big.entry.key = vec![n].into();
+        big.clone()
+    });
+    let mut rig = Rig::new(request(u64::MAX), rows.collect());
+    rig.on(opened(Digest::default()));
+    // Eight MiB and the chunk that goes beyond.
+    assert_eq!(rig.chunks(), 3);
+    assert!(rig.core.pending_bytes() > 9 << 20);
+    rig.hear(Body::Ack {
+        next: 1,
+        credit: u64::MAX,
+    });
+    assert_eq!(rig.chunks(), 4);
+}
+
+// F1. Mutant: what waits for room is said to be unreadable.
+#[test]
+fn f1_a_source_that_has_no_room_says_that_it_is_busy() {
+    let mut rig = Rig::new(request(1), Vec::new());
+    rig.wait(second(61));
+    rig.failed(ErrorKind::Busy);
+    let busy = AbortCode::Busy;
+    assert!(matches!(rig.sent.last(), Some(Body::Abort { code, .. }) if *code == busy));
+}
+
+// Mutants: all of it has one deadline; it counts against the minimum rate.
+#[test]
+fn s71_however_much_lies_before_a_resumed_start_it_is_counted_to_its_end() {
+    let mut totals = Digest::default();
+    totals.add_to(0, &row(0, "a").entry);
+    let mut request = request(1);
+    request.resume = Some(Resume {
+        after: Position {
+            keyspace: 0,
+            key: "a".into(),
+        },
+        totals,
+    });
+    let mut rig = Rig::new(request, vec![row(0, "b")]);
+    let so_far = |totals| Event::Opened(Ok(Some(Counted { totals, all: false })));
+    rig.on(so_far(Digest::default()));
+    for n in 1..=20 {
+        assert_eq!(rig.counts, n);
+        rig.sent.clear();
+        rig.wait(second(50));
+        let lives = Body::Alive { limited: true };
+        assert!(rig.sent.len() > 40 && rig.sent.iter().all(|it| *it == lives));
+        rig.on(so_far(Digest::default()));
+    }
+    rig.on(opened(totals));
+    assert_eq!(rig.chunks(), 1);
+    // A part that hangs has a bound nevertheless.
+    let mut request = rig.core.request().clone();
+    request.credit = 1;
+    let mut rig = Rig::new(request, Vec::new());
+    rig.on(so_far(Digest::default()));
+    rig.wait(second(61));
+    rig.failed(ErrorKind::Stalled);
+}
+
 // Mutants: NoLocalDeadline, NoKeepAlive.
 #[test]
 fn a_busy_source_says_that_it_lives_and_one_that_hangs_gives_up() {
-    let mut rig = Rig::new(request(1), Vec::new());
+    let mut rig = Rig::streaming(1);
+    rig.quick = false;
+    rig.hear(Body::Ack {
+        next: 1,
+        credit: 100,
+    });
+    rig.sent.clear();
     rig.wait(second(59));
     assert!(rig.sent.len() > 50);
     assert!(
@@ -290,7 +343,7 @@ fn s72_other_rows_before_a_resumed_start_are_refused() {
         totals: before,
     });
     let mut rig = Rig::new(request, Vec::new());
-    rig.on(Event::Opened(Ok(Some(Digest::default()))));
+    rig.on(opened(Digest::default()));
     rig.failed(ErrorKind::Corrupt(Damage::Resume));
 }
 
