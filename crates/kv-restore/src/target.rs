@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use pop_store::{Entry, Error, Keyspace, Scan, Staging, Store, WriteBatch};
+use pop_store::{Entry, Error, Keyspace, Outcome, Scan, Staging, Store, WriteBatch};
 
 use crate::{
     ErrorKind, Failure, Resume, Seal, SnapshotRef, Switch, digest::above, fence, frame::Row,
@@ -95,15 +95,19 @@ impl Target {
     }
 
     /// Holds the request against what is installed.
-    async fn covered(&self, at: &SnapshotRef) -> Result<Option<Seal>, Failure> {
+    async fn covered(
+        &self,
+        at: &SnapshotRef,
+        unreadable: ErrorKind,
+    ) -> Result<Option<Seal>, Failure> {
         let installed = self.installed(&at.space).await;
-        let installed = installed.map_err(|it| Failure::of_store(ErrorKind::Begin, it))?;
+        let installed = installed.map_err(|it| Failure::of_store(unreadable, it))?;
         Ok(fence(at, installed)?)
     }
 
     /// Makes room, unless the snapshot is installed already.
     pub(crate) async fn open(&self, at: &SnapshotRef, keep: Keep) -> Result<Room, Failure> {
-        if let Some(seal) = self.covered(at).await? {
+        if let Some(seal) = self.covered(at, ErrorKind::Begin).await? {
             return Ok(Room::Needless(seal));
         }
         let keyspaces = self
@@ -252,10 +256,11 @@ impl Load {
 
     /// Switches the target to what was loaded, together with its seal.
     pub(crate) async fn commit(mut self, at: &SnapshotRef, seal: &Seal) -> Result<(), Failure> {
-        let not_done = |it| Failure::of_store(ErrorKind::Commit(Switch::NotDone), it);
+        let refused = ErrorKind::Commit(Switch::NotDone);
+        let not_done = |it| Failure::of_store(refused, it);
         // While this staging is open no other one can be published, so that nothing comes
         // between this look and the switch.
-        if self.target.covered(at).await?.is_some() {
+        if self.target.covered(at, refused).await?.is_some() {
             return Err(ErrorKind::Obsolete.into());
         }
         if let Some(seals) = self.target.seals {
@@ -268,22 +273,15 @@ impl Load {
         let Err(error) = staging.publish().await else {
             return Ok(());
         };
-        // Whether it happened is what the store says now, if it still says anything.
-        let doubt = matches!(
-            error.kind(),
-            pop_store::ErrorKind::InDoubt | pop_store::ErrorKind::Poisoned
-        );
-        if !doubt {
-            if error.kind() == pop_store::ErrorKind::NoSpace {
-                // The room of what was loaded is needed: any other staging ends it.
-                drop(self.target.store.begin_replace(&[]).await);
-            }
-            return Err(not_done(error));
+        if error.outcome() == Outcome::InDoubt {
+            // Only the store that is opened anew knows: what this one shows may not be synced.
+            return Err(Failure::of_store(ErrorKind::Commit(Switch::InDoubt), error));
         }
-        match self.target.installed(&at.space).await {
-            Ok(Some(found)) if found == *seal => Ok(()),
-            _ => Err(Failure::of_store(ErrorKind::Commit(Switch::InDoubt), error)),
+        if error.kind() == pop_store::ErrorKind::NoSpace {
+            // The room of what was loaded is needed: any other staging ends it.
+            drop(self.target.store.begin_replace(&[]).await);
         }
+        Err(not_done(error))
     }
 
     /// Loads the seal, and those of other spaces with it, in the order of their keys: the

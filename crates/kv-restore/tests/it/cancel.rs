@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kv_restore::{ErrorKind, Options, Phase};
+use kv_restore::{Admission, ErrorKind, Options, Phase};
 use pop_store::testkit::{Call, Effect, Fault};
 use tokio::time::Instant;
 
@@ -136,6 +136,27 @@ async fn s27_a_close_while_queued_or_receiving_ends_the_session_in_its_time() {
         let refused = world.restore(at(1, 1, 10)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Closed);
     }
+}
+
+// Mutant: who waits for its turn does not hear of the close.
+#[tokio::test(start_paused = true)]
+async fn s27_a_close_while_others_have_the_room_ends_the_session_that_waits_for_it() {
+    let room = Admission::new(1);
+    let filled = async || {
+        let room = room.clone();
+        let world = World::with(Options::default(), |it| it.with_admission(room));
+        world.fill(10).await;
+        world
+    };
+    let (holder, world) = (filled().await, filled().await);
+    let _held = until_hung(&holder, Call::Load, Effect::DidNotHappen).await;
+    let session = world.restore(at(1, 1, 10)).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let started = Instant::now();
+    assert_eq!(world.restorer.close().await, kv_restore::Closed::Clean);
+    let error = failed(session.outcome().await, ErrorKind::Closed);
+    assert_eq!((error.phase(), world.begins()), (Phase::Queued, 0));
+    assert!(started.elapsed() < Duration::from_secs(1));
 }
 
 // Mutants: StopDuringCommit, TurnNotTaken.

@@ -32,6 +32,33 @@ async fn s33_a_row_larger_than_a_chunk_and_a_keyspace_larger_than_a_batch() {
     assert!(world.same().await);
 }
 
+// Mutant: rows go to the content that is in use.
+#[tokio::test(start_paused = true)]
+async fn s74_in_every_call_of_a_session_readers_see_the_old_rows() {
+    let calls = [
+        (Call::BeginReplace, 1),
+        (Call::Load, 4),
+        (Call::Checkpoint, 3),
+        (Call::Scan, 1),
+        (Call::Publish, 1),
+    ];
+    for (call, nth) in calls
+        .into_iter()
+        .flat_map(|(call, count)| (1..=count).map(move |nth| (call, nth)))
+    {
+        let world = World::filled().await;
+        let before = world.target_rows().await;
+        let hang = Fault::Hang(Effect::DidNotHappen);
+        world.faults.arm(call, nth, hang);
+        let session = world.restore(at(1, 1, 10)).unwrap();
+        world.faults.until_hung(1).await;
+        assert_eq!(world.target_rows().await, before, "{call:?} {nth}");
+        world.faults.release();
+        session.outcome().await.unwrap();
+        assert!(world.same().await);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn s74_readers_see_the_old_rows_until_the_switch_and_an_open_view_keeps_them() {
     let world = World::filled().await;

@@ -11,21 +11,38 @@ use tokio::time::Instant;
 
 use crate::kit::{Trouble, World, at, failed, leader, until_hung};
 
-async fn seconds(limiter: &Limiter, chunks: u32, bytes: u64) -> f64 {
-    let started = Instant::now();
+/// When each of so many chunks passed.
+async fn passed(limiter: &Limiter, chunks: u32, bytes: u64) -> Vec<Instant> {
+    let mut passed = Vec::new();
     for _ in 0..chunks {
         limiter.acquire(bytes).await;
+        passed.push(Instant::now());
     }
+    passed
+}
+
+async fn seconds(limiter: &Limiter, chunks: u32, bytes: u64) -> f64 {
+    let started = Instant::now();
+    passed(limiter, chunks, bytes).await;
     started.elapsed().as_secs_f64()
 }
 
-// Mutant: a bucket that is filled while nobody takes from it.
+// Mutants: a bucket that is filled while nobody takes from it; one that is paid for each
+// ten seconds.
 #[tokio::test(start_paused = true)]
 async fn s53_any_second_sees_at_most_the_rate_and_one_chunk() {
     let limiter = Limiter::new(1_000);
     tokio::time::sleep(Duration::from_secs(100)).await;
     let took = seconds(&limiter, 101, 100).await;
     assert!((9.9..10.3).contains(&took), "{took}");
+    for (chunks, bytes) in [(200, 100), (200, 7), (5, 3_000)] {
+        let passed = passed(&limiter, chunks, bytes).await;
+        for (at, first) in passed.iter().enumerate() {
+            let second = |it: &&Instant| **it - *first < Duration::from_secs(1);
+            let within = passed[at..].iter().take_while(second).count();
+            assert!(u64::try_from(within).unwrap() * bytes <= 1_000 + bytes);
+        }
+    }
     // Zero is no limit, at once.
     limiter.set(0);
     assert!(seconds(&limiter, 100, 1 << 30).await < 0.1);

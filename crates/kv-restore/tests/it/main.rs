@@ -21,4 +21,5 @@ mod shape;
 mod sharing;
 mod source;
 mod stage;
+mod steps;
 mod wire;

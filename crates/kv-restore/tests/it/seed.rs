@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kv_restore::{Backoff, ErrorKind, Phase, Retry, SnapshotRef, Switch};
+use kv_restore::{Backoff, ErrorKind, Phase, RestoreError, Retry, SnapshotRef, Switch};
 use pop_store::testkit::{Call, Effect, Fault};
 use tokio::time::Instant;
 
@@ -54,15 +54,22 @@ async fn s02_restore_whose_start_panics_fails_its_future_and_a_retry_makes_a_fre
 // Mutant: NoLocalDeadline.
 #[tokio::test(start_paused = true)]
 async fn s03_restore_whose_start_hangs_is_given_up_and_its_late_end_changes_nothing() {
-    for effect in [Effect::Happened, Effect::DidNotHappen] {
+    let effects = [Effect::Happened, Effect::DidNotHappen];
+    // Whether its end comes before the retry, or after it.
+    for (effect, first) in effects.into_iter().flat_map(|it| [(it, true), (it, false)]) {
         let world = World::filled().await;
         let started = Instant::now();
         let session = until_hung(&world, Call::BeginReplace, effect).await;
         let error = failed(session.outcome().await, ErrorKind::Stalled);
         assert_eq!(error.phase(), Phase::Opening);
         assert!(started.elapsed() <= Duration::from_secs(61));
-        world.faults.release();
+        if first {
+            world.faults.release();
+        }
         world.heals(&error).await;
+        world.faults.release();
+        world.is_quiet().await;
+        assert!(world.same().await);
     }
 }
 
@@ -120,17 +127,23 @@ async fn s08_a_commit_that_panics_before_the_switch_leaves_the_old_content() {
     world.heals(&error).await;
 }
 
-// F16: after the doubt the seal decides, and here it can be read no more.
+// F16: after the doubt the seal of the reopened store decides. Mutant: it is not done.
 #[tokio::test(start_paused = true)]
 async fn s08_a_commit_in_doubt_is_said_to_be_in_doubt_and_the_reopened_store_decides() {
     for effect in [Effect::Happened, Effect::DidNotHappen] {
+        let doubt = ErrorKind::Commit(Switch::InDoubt);
+        let world = World::filled().await;
+        world.faults.arm(Call::Publish, 1, Fault::InDoubt(effect));
+        failed(world.restored().await, doubt);
+        // Nothing goes on in a store that does not know what it holds.
+        failed(world.restored().await, ErrorKind::Begin);
+
         let world = World::filled().await;
         let fault = Fault::Crash {
             effect,
             keep: usize::MAX,
         };
         world.faults.arm(Call::Publish, 1, fault);
-        let doubt = ErrorKind::Commit(Switch::InDoubt);
         let error = failed(world.restored().await, doubt);
         assert_eq!(error.retry(), Retry::Never);
         let reopened = world.target.take_crashed().unwrap();
@@ -259,8 +272,25 @@ async fn every_fault_in_every_call_of_the_target_ends_the_session_and_a_retry_su
                     // Only a switch whose answer was lost may have happened unseen.
                     let unseen = call == Call::Publish && happened;
                     assert!(unseen || world.target_rows().await == before, "{error}");
+                    let kind = error.kind();
+                    if error.phase() == Phase::Committing {
+                        // Mutant: what can't be read while it commits is said to be its begin.
+                        let named = matches!(
+                            kind,
+                            ErrorKind::Commit(_) | ErrorKind::Stalled | ErrorKind::TaskLost
+                        );
+                        assert!(named, "{call:?} {nth} {error}");
+                    }
                 }
             }
+            // S55: at once, but for a switch that hangs. Mutant: ToldBeforeReleased.
+            let hangs = |error: &RestoreError| {
+                (error.kind(), error.phase()) == (ErrorKind::Stalled, Phase::Committing)
+            };
+            if !outcome.as_ref().is_err_and(hangs) {
+                assert_eq!(world.admission.free(), 2, "{call:?} {nth} {fault:?}");
+            }
+            assert_eq!(world.restorer.live(), None);
             world.faults.release();
             let again = world.restored().await.unwrap();
             assert_eq!(again.already, happened || again.already);

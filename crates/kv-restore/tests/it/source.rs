@@ -1,13 +1,19 @@
 //! The sending side: pins, sessions, and who may ask for what.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use kv_restore::{
-    AbortCode, DumpStats, ErrorKind, Options, PeerId, SessionId, StreamId,
+    AbortCode, DumpStats, ErrorKind, Offer, Options, PeerId, Retry, SessionId, StreamId,
     frame::{Body, Frame},
     transport::{Channel, pair},
 };
-use pop_store::testkit::{Call, Effect};
+use pop_store::{
+    Snapshot, Store,
+    testkit::{Call, Effect, Fault, FaultStore, Faults},
+};
 
 use crate::kit::{World, at, failed, until_hung, write};
 
@@ -85,21 +91,33 @@ async fn f34_a_frame_of_a_session_that_nobody_knows_is_answered() {
     refused(&mut channel, AbortCode::UnknownSession).await;
 }
 
+/// Another snapshot on offer, and whether somebody still has it.
+async fn pinned(world: &World) -> (Offer, Weak<dyn Snapshot>) {
+    let snapshot = world.source.snapshot().await.unwrap();
+    let pin = Arc::downgrade(&snapshot);
+    let offer = world.dumper.offer(at(2, 0, 0), &world.source, snapshot);
+    (offer.unwrap(), pin)
+}
+
+// Mutants: who fetches it does not hold it; the dump holds it for ever.
 #[tokio::test(start_paused = true)]
 async fn s59_an_offer_that_ends_while_it_is_fetched_stays_pinned_until_then() {
     let world = World::filled().await;
-    let session = until_hung(&world, Call::Load, Effect::Happened).await;
-    drop(world.offers());
+    let (offer, pin) = pinned(&world).await;
+    world
+        .faults
+        .arm(Call::Load, 1, Fault::Hang(Effect::Happened));
+    let session = world.restore(at(2, 1, 10)).unwrap();
+    world.faults.until_hung(1).await;
+    drop(offer);
+    assert!(pin.upgrade().is_some());
     world.faults.release();
     session.outcome().await.unwrap();
     assert!(world.same().await);
-    let gone = world
-        .restore(at(1, 2, 10))
-        .unwrap()
-        .outcome()
-        .await
-        .unwrap();
-    assert!(gone.already);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(pin.upgrade().is_none());
+    let again = world.restore(at(2, 2, 10)).unwrap();
+    assert!(again.outcome().await.unwrap().already);
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +134,8 @@ async fn s46_s60_a_snapshot_that_is_withdrawn_fails_its_receivers_at_once() {
     for offer in world.offers() {
         offer.withdraw();
     }
-    failed(session.outcome().await, ErrorKind::SourceGone);
+    let error = failed(session.outcome().await, ErrorKind::SourceGone);
+    assert_eq!(error.retry(), Retry::NewerSnapshot);
     assert!(started.elapsed() < Duration::from_secs(1));
     world.faults.release();
     world.is_quiet().await;
@@ -127,16 +146,20 @@ async fn s46_s60_a_snapshot_that_is_withdrawn_fails_its_receivers_at_once() {
 #[tokio::test(start_paused = true)]
 async fn s61_a_receiver_that_disappears_leaves_no_dump_and_no_pin() {
     let world = World::filled().await;
-    let channel = ask(&world, "follower", pull(5, 0, 1)).await;
+    let (offer, pin) = pinned(&world).await;
+    let channel = ask(&world, "follower", pull(5, 0, 2)).await;
+    // One that stays and says nothing takes its time, and no more.
+    let _silent = ask(&world, "another", pull(6, 0, 2)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.dumper.running(), 2);
+    drop((channel, offer));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.dumper.running(), 1);
-    drop(channel);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(world.dumper.running(), 0);
-
-    // One that stays and says nothing takes its time, and no more.
-    let _silent = ask(&world, "follower", pull(6, 0, 1)).await;
-    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(pin.upgrade().is_some());
+    // Also while its last word is still repeated.
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert!(pin.upgrade().is_none());
+    tokio::time::sleep(Duration::from_secs(68)).await;
     assert_eq!(world.dumper.running(), 0);
 }
 
@@ -160,10 +183,6 @@ async fn s62_a_dump_that_can_not_say_goodbye_ends_nevertheless() {
 // S64: each channel has a task of its own, so that a panic in one reaches no other.
 #[tokio::test(start_paused = true)]
 async fn s64_a_panic_in_one_dump_leaves_the_others_and_later_ones_alone() {
-    use pop_store::{
-        Store,
-        testkit::{Fault, FaultStore, Faults},
-    };
     let world = World::filled().await;
     let faults = Faults::none();
     let bad = FaultStore::new(world.source.clone(), faults.clone());
@@ -187,10 +206,6 @@ async fn s64_a_panic_in_one_dump_leaves_the_others_and_later_ones_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn s63_a_read_that_fails_in_the_middle_ends_both_sides() {
-    use pop_store::{
-        Store,
-        testkit::{Fault, FaultStore, Faults},
-    };
     let world = World::filled().await;
     let faults = Faults::none();
     let bad = FaultStore::new(world.source.clone(), faults.clone());

@@ -13,7 +13,7 @@ use kv_restore::{
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
 
-use crate::kit::{SEALS, World, at, failed, leader};
+use crate::kit::{SEALS, World, at, failed, leader, other};
 
 /// What happens to the bytes that the source sends.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ async fn pass(near: DuplexStream, far: DuplexStream, bytes: Bytes, count: Arc<At
 }
 
 async fn restored(world: &World, bytes: Bytes) -> kv_restore::Outcome {
-    restored_with(world, bytes, bytes, 0).await.0
+    restored_with(world, bytes, bytes, &[leader()], 0).await.0
 }
 
 /// With `bytes` on the first channel and `later` on those after it; and how many bytes came
@@ -98,6 +98,7 @@ async fn restored_with(
     world: &World,
     bytes: Bytes,
     later: Bytes,
+    sources: &[PeerId],
     reconnects: u32,
 ) -> (kv_restore::Outcome, Vec<usize>) {
     let transport = Arc::new(Stream {
@@ -113,24 +114,24 @@ async fn restored_with(
         RestorerOptions::new(Arc::new(|| 7)).with_session(session.with_chunk_bytes(1_000)),
         tokio::runtime::Handle::current(),
     );
-    let session = restorer.restore(at(1, 1, 10), &[leader()]).unwrap();
+    let session = restorer.restore(at(1, 1, 10), sources).unwrap();
     let outcome = session.outcome().await;
     let passed = transport.passed.lock();
     let passed = passed.iter().map(|it| it.load(Ordering::Relaxed));
     (outcome, passed.collect())
 }
 
-// Mutants: ResumeForgetsTotals; a reconnect that begins at the first row.
-#[tokio::test(start_paused = true)]
-async fn s71_a_stream_that_is_cut_goes_on_where_it_was_and_moves_only_the_rest() {
+/// Cut anywhere, it goes on at the next source, or at the same one again.
+async fn check_goes_on(sources: &[PeerId], reconnects: u32) {
+    let untouched = Bytes::Untouched;
     let world = World::filled().await;
-    let (outcome, whole) = restored_with(&world, Bytes::Untouched, Bytes::Untouched, 0).await;
+    let (outcome, whole) = restored_with(&world, untouched, untouched, sources, 0).await;
     outcome.unwrap();
     let whole = whole[0];
     for place in (0..whole).step_by(211) {
         let world = World::filled().await;
         let cut = Bytes::CutAt(place);
-        let (outcome, passed) = restored_with(&world, cut, Bytes::Untouched, 1).await;
+        let (outcome, passed) = restored_with(&world, cut, untouched, sources, reconnects).await;
         outcome.unwrap();
         assert!(world.same().await);
         assert_eq!(world.begins(), 1, "what was loaded is kept");
@@ -142,6 +143,18 @@ async fn s71_a_stream_that_is_cut_goes_on_where_it_was_and_moves_only_the_rest()
         );
         assert_eq!(passed.len(), 2);
     }
+}
+
+// Mutants: ResumeForgetsTotals; a reconnect that begins at the first row.
+#[tokio::test(start_paused = true)]
+async fn s71_a_stream_that_is_cut_goes_on_where_it_was_and_moves_only_the_rest() {
+    check_goes_on(&[leader()], 1).await;
+}
+
+// Mutants: the same, and one that turns to nobody else.
+#[tokio::test(start_paused = true)]
+async fn s24_a_source_that_breaks_in_the_middle_is_followed_by_another_which_sends_the_rest() {
+    check_goes_on(&[leader(), other()], 0).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! Generations: what is in use, what is swept, what a snapshot holds back.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
 
 use super::{
     super::{EngineStore, OpenOptions, Space, record},
@@ -145,6 +147,40 @@ async fn a_format_of_the_future_is_refused_with_what_to_do() {
     let error = refused();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("layout"), "{error}");
+}
+
+/// Mutants: begin anew with what can't be read; sweep before it is read.
+#[tokio::test]
+async fn s67_a_switch_record_that_is_cut_or_changed_is_refused_and_nothing_is_changed() {
+    let disk: Arc<Disk> = Arc::default();
+    let store = open(&disk);
+    store.write(put("k", "old"), Synced).await.unwrap();
+    store.close().await.unwrap();
+    // One that an open would sweep.
+    disk.spaces.lock().entry(Space::new("a", 2)).or_default();
+    let whole = disk.spaces.lock().clone();
+    let record = |spaces: &mut BTreeMap<Space, Map>, value| {
+        let system = spaces.get_mut(&Space::system()).unwrap();
+        system.insert(bytes("layout"), value)
+    };
+    let sealed = record(&mut whole.clone(), Bytes::new()).unwrap();
+    let cut = (0..sealed.len()).map(|end| sealed.slice(..end));
+    let changed = (0..sealed.len()).map(|at| {
+        let mut changed = sealed.to_vec();
+        changed[at] ^= 1;
+        Bytes::from(changed)
+    });
+    for damaged in cut.chain(changed) {
+        record(&mut disk.spaces.lock(), damaged);
+        let before = disk.spaces.lock().clone();
+        let engine = FakeEngine::new(&disk);
+        let error = EngineStore::start(engine, None, &OpenOptions::new(&[A, B])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert_eq!(*disk.spaces.lock(), before);
+    }
+    *disk.spaces.lock() = whole;
+    assert_eq!(open(&disk).get(A, b"k").await.unwrap(), Some(bytes("old")));
+    assert_eq!(disk.space_names(), ["a@1", "b@1", "pop@0"]);
 }
 
 /// Mutants: begin an empty generation in its place; sweep before it is looked for.
