@@ -22,10 +22,19 @@ use pop_store::{
     Durability, Keyspace, MemStore, Scan, Store, WriteBatch,
     testkit::{Call, Effect, Fault, FaultStore, Faults},
 };
+use tokio::runtime::Runtime;
 
 pub(crate) const A: Keyspace = Keyspace::new("a");
 pub(crate) const B: Keyspace = Keyspace::new("b");
 pub(crate) const SEALS: Keyspace = Keyspace::new("seals");
+
+/// A runtime with simulated time on which whoever yields is next after a single step of
+/// another task.
+pub(crate) fn in_steps() -> Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true).event_interval(1);
+    runtime.build().unwrap()
+}
 
 /// What happens to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -99,7 +99,7 @@ async fn pinned(world: &World) -> (Offer, Weak<dyn Snapshot>) {
     (offer.unwrap(), pin)
 }
 
-// Mutants: who fetches it does not hold it; the dump holds it for ever.
+// Mutant: the dump holds it for ever.
 #[tokio::test(start_paused = true)]
 async fn s59_an_offer_that_ends_while_it_is_fetched_stays_pinned_until_then() {
     let world = World::filled().await;

@@ -11,20 +11,10 @@ use kv_restore::{
     transport::{Channel, FrameRx, FrameTx, Transport, TransportError, pair},
 };
 use parking_lot::Mutex;
-use tokio::{runtime::Runtime, task::AbortHandle};
+use tokio::task::AbortHandle;
 
-use crate::kit::{A, SEALS, World, at, leader, write};
+use crate::kit::{A, SEALS, World, at, in_steps, leader, write};
 use pop_store::Store;
-
-/// Whoever yields on it is next after a single step of another task.
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .event_interval(1)
-        .build()
-        .unwrap()
-}
 
 async fn steps(count: usize) {
     for _ in 0..count {
@@ -58,7 +48,7 @@ impl FrameRx for Rx {
     }
 }
 
-fn in_steps(channel: Channel) -> Channel {
+fn stepwise(channel: Channel) -> Channel {
     Channel {
         tx: Box::new(Tx(channel.tx)),
         rx: Box::new(Rx(channel.rx)),
@@ -70,10 +60,10 @@ impl Transport for Frail {
     async fn connect(&self, _: &PeerId, _: StreamId) -> Result<Channel, TransportError> {
         tokio::task::yield_now().await;
         let (ours, theirs) = pair();
-        let (dumper, theirs) = (self.dumper.clone(), in_steps(theirs));
+        let (dumper, theirs) = (self.dumper.clone(), stepwise(theirs));
         let serve = async move { dumper.serve(&PeerId::new("follower"), theirs).await };
         self.serving.lock().push(tokio::spawn(serve).abort_handle());
-        Ok(in_steps(ours))
+        Ok(stepwise(ours))
     }
 }
 
@@ -137,11 +127,11 @@ fn each_step(mut round: impl FnMut(usize) -> Outcome) {
     assert!(cut > 30, "it was over after {cut} steps");
 }
 
-// S26, S31. Mutant: StopDuringCommit.
+// S26, S31. Mutant: ToldBeforeReleased.
 #[test]
 fn s26_s31_a_session_that_is_cancelled_after_any_step_is_ok_and_switched_or_neither() {
     each_step(|count| {
-        runtime().block_on(async {
+        in_steps().block_on(async {
             let (world, before) = filled().await;
             let (restorer, _) = restorer(&world);
             let session = restorer.restore(at(1, 1, 10), &[leader()]).unwrap();
@@ -158,7 +148,7 @@ fn s26_s31_a_session_that_is_cancelled_after_any_step_is_ok_and_switched_or_neit
 #[test]
 fn s10_s31_a_runtime_that_goes_away_after_any_step_answers_and_leaves_nothing() {
     each_step(|count| {
-        let running = runtime();
+        let running = in_steps();
         let (world, before, restorer, session) = running.block_on(async {
             let (world, before) = filled().await;
             let (restorer, _) = restorer(&world);
@@ -169,7 +159,7 @@ fn s10_s31_a_runtime_that_goes_away_after_any_step_answers_and_leaves_nothing() 
         drop(running);
         let outcome = session.ended().expect("nobody waits for ever");
         let lost = ErrorKind::TaskLost;
-        runtime().block_on(settled(&world, &restorer, before, &outcome, lost));
+        in_steps().block_on(settled(&world, &restorer, before, &outcome, lost));
         outcome
     });
 }
@@ -178,7 +168,7 @@ fn s10_s31_a_runtime_that_goes_away_after_any_step_answers_and_leaves_nothing() 
 #[test]
 fn s31_a_dump_that_is_dropped_after_any_step_ends_both_sides() {
     each_step(|count| {
-        runtime().block_on(async {
+        in_steps().block_on(async {
             let (world, before) = filled().await;
             let (restorer, way) = restorer(&world);
             let session = restorer.restore(at(1, 1, 10), &[leader()]).unwrap();

@@ -384,7 +384,7 @@ fn s51_a_trickle_is_ended_by_the_minimum_rate() {
     rig.failed(ErrorKind::TooSlow);
 }
 
-// Mutants: NoLocalDeadline, NoKeepAlive.
+// Mutant: NoKeepAlive.
 #[test]
 fn s52_a_commit_that_takes_long_is_no_silence_and_its_success_counts() {
     let mut rig = Rig::pulling();
@@ -611,7 +611,7 @@ fn s24_a_target_that_was_begun_by_another_process_gets_what_lies_behind() {
     assert!(matches!(&rig.ended, Some(Ok(it)) if it.seal.totals == script.totals));
 }
 
-// Mutants: fail for what an earlier session left; do it for ever.
+// Mutant: fail for what an earlier session left.
 #[test]
 fn s72_what_an_earlier_session_left_of_other_rows_is_thrown_away_once() {
     let mut script = Script::new();
