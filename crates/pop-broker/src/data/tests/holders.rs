@@ -80,7 +80,7 @@ async fn who_is_here_keeps_its_snapshot_and_one_more_is_told_to_come_later() {
     for wire in &mut held {
         hello::write(wire, &Say::Done).await.unwrap();
     }
-    assert_eq!(until_free(&rig).await, Duration::ZERO.max(SECOND));
+    assert_eq!(until_free(&rig).await, SECOND);
     rig.serves().await;
 }
 
@@ -102,9 +102,7 @@ async fn who_says_nothing_more_is_gone_after_thirty_seconds() {
 /// for it is left waiting for what is gone.
 #[tokio::test(start_paused = true)]
 async fn nobody_keeps_a_snapshot_beyond_its_age() {
-    let mut options = DataOptions::default();
-    options.snapshot_age_max = Duration::from_secs(300);
-    let rig = Rig::with(Access::default(), options, None).await;
+    let rig = Rig::keeping(Duration::from_secs(300)).await;
     let begun = Instant::now();
     let mut first = rig.dial(1);
     say(&mut first, ask(None), None).await;
@@ -125,9 +123,7 @@ async fn nobody_keeps_a_snapshot_beyond_its_age() {
 /// Mutant: it is kept as long as its age allows, however that is written.
 #[tokio::test(start_paused = true)]
 async fn an_age_beyond_all_time_is_no_fault() {
-    let mut options = DataOptions::default();
-    options.snapshot_age_max = Duration::MAX;
-    let rig = Rig::with(Access::default(), options, None).await;
+    let rig = Rig::keeping(Duration::MAX).await;
     rig.serves().await;
 }
 
@@ -159,9 +155,7 @@ async fn who_comes_back_gets_no_snapshot_of_a_store_that_was_closed() {
 /// Mutants: it stays paused; the time limit does not count for a handover.
 #[tokio::test(start_paused = true)]
 async fn a_handover_that_comes_to_nothing_leaves_the_broker_serving() {
-    let mut options = DataOptions::default();
-    options.snapshot_age_max = Duration::from_secs(300);
-    let rig = Rig::with(Access::default(), options, None).await;
+    let rig = Rig::keeping(Duration::from_secs(300)).await;
     let begin = async |number| {
         let mut wire = rig.dial(number);
         say(&mut wire, Ask::Handover { to: "there".into() }, None).await;
@@ -205,6 +199,15 @@ async fn a_handover_that_comes_to_nothing_leaves_the_broker_serving() {
 }
 
 impl Rig {
+    /// A port that keeps a snapshot for so long at most.
+    async fn keeping(age_max: Duration) -> Self {
+        let options = DataOptions {
+            snapshot_age_max: age_max,
+            ..DataOptions::default()
+        };
+        Self::with(Access::default(), options, None).await
+    }
+
     async fn hundred_refused(&self, expected: Why) {
         for number in 0..100 {
             let mut wire = self.dial(number);
