@@ -76,7 +76,23 @@ impl World {
         self.source_goes_on(&mut next);
         self.target_goes_on(&mut next);
         self.something_crashes(&mut next);
+        next.extend(self.taken_back());
         next
+    }
+
+    /// An operator takes the source back, and the target begins anew, as they must. A receipt
+    /// that was told before stays told.
+    fn taken_back(self) -> Option<Self> {
+        let target = !self.target_may_serve() && !self.adopting;
+        let may = self.source == Some(Source::Retired) && target;
+        may.then_some(Self {
+            source: Some(Source::Serving),
+            marked: 0,
+            target: Some(Target::Empty),
+            installed: 0,
+            says_installed: 0,
+            ..self
+        })
     }
 
     fn source_goes_on(self, next: &mut Vec<Self>) {
