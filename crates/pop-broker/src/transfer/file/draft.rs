@@ -150,6 +150,9 @@ impl Draft {
     /// If what is read is not what was written, or something has that name.
     pub fn finish(self, seen: impl FnMut(Totals)) -> Result<BackupFile, BackupError> {
         let Inner { to, partial, .. } = &*self.0;
+        // Also of a draft that was found whole: who wrote it may have been killed before that.
+        let synced = self.0.state.lock().file.sync_all();
+        synced.map_err(BackupError::io(partial, "written"))?;
         let file = BackupFile::open(partial)?;
         file.verify(seen)?;
         if to.exists() {
@@ -286,7 +289,11 @@ impl State {
 
 fn unwritten(error: io::Error) -> Error {
     let detail = "the backup can't be written";
-    Error::new(ErrorKind::Unavailable, NAME, "load")
+    let kind = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+        _ => ErrorKind::Unavailable,
+    };
+    Error::new(kind, NAME, "load")
         .with_detail(detail)
         .with_source(error)
 }
@@ -347,5 +354,21 @@ impl Staging for Draft {
 
     async fn abort(self: Box<Self>) -> Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Mutant: whatever is wrong, the file can't be written.
+    #[test]
+    fn a_full_disk_is_said_to_be_full() {
+        for (error, kind) in [
+            (io::ErrorKind::StorageFull, ErrorKind::NoSpace),
+            (io::ErrorKind::PermissionDenied, ErrorKind::Unavailable),
+        ] {
+            assert_eq!(unwritten(error.into()).kind(), kind);
+        }
     }
 }
