@@ -547,3 +547,23 @@ async fn a_source_whose_target_is_killed_serves_again() {
     let next = serve(&bench, "next");
     assert_eq!(bodies(&drain(&next).await), ["milk", &body]);
 }
+
+/// What a target that was killed leaves is kept for a minute, and holds up none that comes.
+/// Mutant: the room of a snapshot whose holder left is given to nobody before its time.
+#[tokio::test]
+async fn a_target_that_is_killed_again_and_again_finds_room_at_each_retry() {
+    let bench = Bench::new();
+    let broker = source(&bench, &["--data-rate", "20K"]);
+    let mut producer = client(&broker, "orders", "billing").await;
+    producer.send("1", &"x".repeat(200 << 10)).await.unwrap();
+    let (url, to) = (url(&broker), to(&bench, "copy"));
+    for _ in 0..3 {
+        let mut child = begin(&url, &to, &[]);
+        until(|| shown(&broker, "running") == 1).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        until(|| shown(&broker, "running") == 0).await;
+    }
+    ask(&broker, &["data", "rate", "off"]);
+    done(&bootstrap(&url, &to, &[]));
+}
