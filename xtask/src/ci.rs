@@ -26,8 +26,11 @@ const TORTURE_KILLS: u32 = 3;
 /// Synced sends spread over the kills.
 const TORTURE_SENDS: u32 = 1_000;
 
-/// Enough to meet each of backup, restore and migrate.
+/// Enough to meet each of [`RESTORE_ACTIONS`].
 const RESTORE_KILLS: u32 = 8;
+
+/// Those that take turns within seconds. What has a broker that serves is for longer runs.
+const RESTORE_ACTIONS: [&str; 3] = ["backup", "restore", "migrate"];
 
 /// Cuts per workload and model. What they find is rare after thousands, and a slip in a sync
 /// shows in every other one.
@@ -167,9 +170,17 @@ fn copies(sh: &Shell, steps: &mut Steps, broker: &Path) -> Result<()> {
         "cargo xtask restore-check",
         || restore_check::check(sh, &checker, broker, &Backend::ALL, None, 1),
     )?;
-    let alone = format!("cargo xtask restore-check --kills {RESTORE_KILLS}");
+    let actions = RESTORE_ACTIONS.map(str::to_owned);
+    let kills = restore_check::Kills {
+        count: RESTORE_KILLS,
+        actions: &actions,
+    };
+    let alone = format!(
+        "cargo xtask restore-check --kills {RESTORE_KILLS} --action {}",
+        actions.join(" --action ")
+    );
     steps.run("kill -9 of backup, restore and migrate", &alone, || {
-        restore_check::check(sh, &checker, broker, &Backend::ALL, Some(RESTORE_KILLS), 1)
+        restore_check::check(sh, &checker, broker, &Backend::ALL, Some(kills), 1)
     })
 }
 

@@ -114,9 +114,12 @@ xflags::xflags! {
         cmd restore-check {
             /// The durable stores, each of which is moved to each; all of them if absent.
             repeated -b, --backend backend: Backend
-            /// Kill these commands so many times at random moments, instead; each must come
-            /// to its end when it is started again.
+            /// Kill so many times at random moments, instead; all must come to its end when it
+            /// is started again.
             optional -k, --kills count: u32
+            /// What is killed, in turn: backup, restore, migrate, failed-restore, and of a
+            /// broker that serves live-backup, copy, handover; all of it if absent.
+            repeated -a, --action action: String
             /// What the moments follow from; 1 if absent.
             optional -s, --seed seed: u64
         }

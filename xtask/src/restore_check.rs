@@ -26,7 +26,15 @@ pub fn run(flags: flags::RestoreCheck) -> Result<()> {
     let broker = workspace::broker(&sh, &backends)?;
     let checker = build(&sh, &backends)?;
     let seed = flags.seed.unwrap_or(1);
-    check(&sh, &checker, &broker, &backends, flags.kills, seed)
+    let kills = flags.kills.map(|count| Kills {
+        count,
+        actions: &flags.action,
+    });
+    ensure!(
+        kills.is_some() || flags.action.is_empty(),
+        "--action says what is killed: add --kills COUNT"
+    );
+    check(&sh, &checker, &broker, &backends, kills, seed)
 }
 
 /// Builds the checker with `backends`.
@@ -48,7 +56,16 @@ pub fn build(sh: &Shell, backends: &[Backend]) -> Result<PathBuf> {
     checker.context("cargo built the checker but named no program")
 }
 
-/// Moves each of the durable stores to each, or kills that `kills` times.
+/// What is killed, and how many times.
+#[derive(Clone, Copy, Debug)]
+pub struct Kills<'a> {
+    /// So many times.
+    pub count: u32,
+    /// As the checker calls them; all if there are none.
+    pub actions: &'a [String],
+}
+
+/// Moves each of the durable stores to each, or kills that.
 ///
 /// # Errors
 ///
@@ -58,14 +75,18 @@ pub fn check(
     checker: &Path,
     broker: &Path,
     backends: &[Backend],
-    kills: Option<u32>,
+    kills: Option<Kills>,
     seed: u64,
 ) -> Result<()> {
     let durable = backends.iter().filter(|backend| backend.is_durable());
     let stores: Vec<_> = durable.map(|backend| backend.name()).collect();
     let stores = stores.join(",");
-    let kills = kills.map(|kills| ["--kills".to_owned(), kills.to_string()]);
-    let kills = kills.into_iter().flatten();
+    let kills = kills.map_or_else(Vec::new, |kills| {
+        let mut words = vec!["--kills".to_owned(), kills.count.to_string()];
+        let actions = kills.actions.iter();
+        words.extend(actions.flat_map(|it| ["--action".to_owned(), it.clone()]));
+        words
+    });
     let seed = seed.to_string();
     cmd!(
         sh,

@@ -4,10 +4,19 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use pop_broker::{Broker, BrokerOptions, stores::Backend};
-use pop_model::{GroupName, LeaseTime, ManualClock, Namespace, TopicName, WallTime};
+use pop_model::{
+    Clock, GroupName, LeaseTime, ManualClock, Namespace, SystemClock, TopicName, WallTime,
+};
 
 /// When the first broker starts, in milliseconds of both clocks.
 const EPOCH: u64 = 1_700_000_000_000;
+
+/// How long after the first broker's start it is now, for one whose folder another program
+/// filled.
+pub(crate) fn since_epoch() -> Result<Duration> {
+    let now = u64::try_from(SystemClock::resume(None).wall().as_unix_millis())?;
+    Ok(Duration::from_millis(now.saturating_sub(EPOCH)))
+}
 
 pub(crate) fn topic(name: &str) -> Result<TopicName> {
     Ok(TopicName::user(&Namespace::default(), name)?)

@@ -1,15 +1,16 @@
 //! Takes everything out of a copy, as its consumers would.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use pop_broker::{BrokerError, Delivery, ReceiveRequest, stores::Backend};
 use pop_model::TopicName;
 
 use crate::{
-    broker::{Life, group, topic},
+    broker::{Life, group, since_epoch, topic},
     fill::{ONCE, ORDERED, PAIRS},
     ledger::{Ledger, Pair, Received},
+    program::Place,
 };
 
 /// While what was out still is.
@@ -62,6 +63,32 @@ pub(crate) async fn drain(
     Ok(received)
 }
 
+/// Starts a broker on the folder of one that served clients of late, as a copy if it is to
+/// refuse a `foreign` handle, and takes all that it gives to the groups of these pairs.
+///
+/// # Errors
+///
+/// If the broker refuses anything, or takes the handle.
+pub(crate) async fn drain_live(
+    at: &Place,
+    pairs: [Pair; 2],
+    foreign: Option<(Pair, String)>,
+) -> Result<BTreeSet<String>> {
+    let life = Life::start(at.0, &at.1, since_epoch()?).await?;
+    if let Some((pair, handle)) = &foreign {
+        is_refused(&life, *pair, handle).await?;
+    }
+    let mut received = Received::default();
+    for _ in 0..=QUIET {
+        life.advance(LATER / 10).await;
+        for pair in pairs {
+            take_all(&life, pair, topic(pair.1)?, pair.0, &mut received).await?;
+        }
+    }
+    life.stop().await?;
+    Ok(received.first.into_keys().map(|(_, id)| id).collect())
+}
+
 /// Takes what `by` gets of `of`, which counts for `pair`.
 async fn take_all(
     life: &Life,
@@ -107,6 +134,10 @@ fn note(pair: Pair, delivery: Delivery, received: &mut Received) {
 /// A copy settles nothing of what was handed out elsewhere, also while its time is not over.
 async fn old_handle_is_refused(life: &Life, ledger: &Ledger) -> Result<()> {
     let (pair, handle) = ledger.handle.as_ref().context("a handle")?;
+    is_refused(life, *pair, handle).await
+}
+
+async fn is_refused(life: &Life, pair: Pair, handle: &str) -> Result<()> {
     let (by, of) = (group(pair.0)?, topic(pair.1)?);
     let taken = life.broker.ack(&by, &of, handle).await;
     ensure!(

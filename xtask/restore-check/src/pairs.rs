@@ -50,7 +50,7 @@ impl Moved<'_> {
         let expected = digest(self.from, &data).await?;
         let backup = self.folder.join("backup");
         let ask = Ask::Backup {
-            from: data.clone(),
+            from: data.clone().into(),
             to: backup.clone(),
         };
         self.program.run(&ask).await?;
