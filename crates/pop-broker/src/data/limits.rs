@@ -23,5 +23,7 @@ pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 pub(super) const GRACE: Duration = Duration::from_secs(60);
 /// Until a snapshot whose holder is gone has given way to another one.
 pub(super) const GIVE_WAY_TIME_MAX: Duration = Duration::from_secs(2);
+/// How often it is asked for meanwhile.
+pub(super) const GIVE_WAY_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 const _: () = assert!(ALIVE_EVERY.as_secs() * 3 <= SILENCE_MAX.as_secs());

@@ -18,7 +18,9 @@ use super::{
     Access, ByteRate, DataStats, Stream,
     hello::{self, Ask, Hello, Reference, Reply, Why},
     hold::{self, Kept},
-    limits::{CONNECTIONS_MAX, GIVE_WAY_TIME_MAX, REFUSED_BYTES_MAX, REPLY_TIME_MAX},
+    limits::{
+        CONNECTIONS_MAX, GIVE_WAY_LOOK_EVERY, GIVE_WAY_TIME_MAX, REFUSED_BYTES_MAX, REPLY_TIME_MAX,
+    },
     pins::{Pins, Slot},
     stats::{Counted, Counters, Turned, count},
 };
@@ -307,16 +309,18 @@ impl DataService {
     /// Room for a snapshot. Whoever left may come back for its own, but not at the cost of
     /// somebody who is here.
     pub(super) async fn slot(&self) -> Result<Slot, Refusal> {
-        if let Some(slot) = self.0.pins.take() {
-            return Ok(slot);
-        }
-        let asked = self.0.kept.lock().values().any(|kept| kept.want_room());
-        let wait = if asked {
-            GIVE_WAY_TIME_MAX
-        } else {
-            Duration::ZERO
-        };
-        let slot = tokio::time::timeout(wait, self.0.pins.wait()).await;
+        let slot = tokio::time::timeout(GIVE_WAY_TIME_MAX, async {
+            loop {
+                let freed = tokio::time::timeout(GIVE_WAY_LOOK_EVERY, self.0.pins.wait());
+                if let Ok(slot) = freed.await {
+                    return slot;
+                }
+                // Asked again and again: that its holder left may not be noticed yet, nor
+                // that nobody fetches it any more.
+                self.0.kept.lock().values().any(|kept| kept.want_room());
+            }
+        })
+        .await;
         slot.map_err(|_| {
             let max = self.0.options.snapshots_max;
             let text = format!(
