@@ -142,8 +142,13 @@ xflags::xflags! {
         cmd powerloss {
             /// The durable store to cut; fjall if absent; `all` is each durable one.
             optional -b, --backend backend: Selection
+            /// store, broker or replace; each of them if absent.
+            optional -w, --workload name: String
             /// Cuts per workload and model of a file system; 200 if absent.
             optional -c, --cuts count: u32
+            /// Cuts once after each sync and each change of names, instead; for `replace`,
+            /// whose record is short.
+            optional --each-step
             /// Chooses the cuts and what survives them; 1 if absent.
             optional -s, --seed seed: u64
             /// Takes syncs away, and checks that this is noticed.

@@ -43,9 +43,18 @@ pub fn run(flags: flags::Powerloss) -> Result<()> {
     if flags.convict {
         return programs.convict(&sh, &backends);
     }
-    let (cuts, seed) = (flags.cuts.unwrap_or(CUTS), flags.seed.unwrap_or(1));
+    let seed = flags.seed.unwrap_or(1).to_string();
+    let cuts = flags.cuts.unwrap_or(CUTS).to_string();
+    let mut arguments = vec!["--seed", &seed];
+    match flags.each_step {
+        true => arguments.push("--each-step"),
+        false => arguments.extend(["--cuts", &cuts]),
+    }
+    if let Some(workload) = &flags.workload {
+        arguments.extend(["--workload", workload]);
+    }
     for backend in backends.into_iter().filter(|backend| backend.is_durable()) {
-        programs.cut(&sh, backend, cuts, seed)?;
+        programs.check(&sh, backend, &arguments)?;
     }
     Ok(())
 }
@@ -92,7 +101,7 @@ pub fn build(sh: &Shell, backends: &[Backend]) -> Result<Programs> {
 }
 
 impl Programs {
-    /// Cuts both workloads on `backend`, under both models of a file system.
+    /// Cuts all workloads on `backend`, under both models of a file system.
     ///
     /// # Errors
     ///

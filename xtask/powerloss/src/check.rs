@@ -125,7 +125,7 @@ impl Check<'_> {
         };
         let opened = folder.path().join("opened");
         lay_out(&opened)?;
-        let violations = self.open_and_judge(&opened, &case.marks)?;
+        let violations = self.open_and_judge(&opened, case)?;
         if violations.is_empty() {
             return Ok(None);
         }
@@ -139,18 +139,19 @@ impl Check<'_> {
         }))
     }
 
-    /// What is wrong with the store in `folder`, after all these marks.
-    fn open_and_judge(&self, folder: &Path, marks: &[Mark]) -> Result<Vec<String>> {
+    /// What is wrong with the store in `folder`, after all the marks of the case.
+    fn open_and_judge(&self, folder: &Path, case: &Case) -> Result<Vec<String>> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()?;
         let (backend, workload) = (self.backend, self.workload);
-        let (folder, marks) = (folder.to_owned(), marks.to_vec());
+        let (folder, marks) = (folder.to_owned(), case.marks.clone());
+        let chance = case.cut.seed;
         let outcome = runtime.block_on(async move {
             // In a task of its own, whose panic is a verdict too.
             let judged =
-                tokio::spawn(async move { workload.judge(backend, &folder, &marks).await });
+                tokio::spawn(async move { workload.judge(backend, &folder, &marks, chance).await });
             timeout(ANSWERED_WITHIN, judged).await
         });
         // An open that hangs does so on a thread that can't be stopped.

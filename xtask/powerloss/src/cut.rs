@@ -24,17 +24,7 @@ pub(crate) fn choose<D>(events: &[Event<D>], count: usize, random: &mut Random) 
     };
     let syncs = positions(|event| matches!(event, Event::SyncEnd { .. }));
     let marks = positions(|event| matches!(event, Event::Mark { .. }));
-    let names = positions(|event| {
-        matches!(
-            event,
-            Event::Rename { .. }
-                | Event::Unlink { .. }
-                | Event::MakeFolder { .. }
-                | Event::RemoveFolder { .. }
-                | Event::Link { .. }
-                | Event::Open { create: true, .. }
-        )
-    });
+    let names = positions(is_of_names);
     let mut cuts: Vec<Cut> = (0..count)
         .map(|index| {
             let seed = random.next_u64();
@@ -59,6 +49,31 @@ pub(crate) fn choose<D>(events: &[Event<D>], count: usize, random: &mut Random) 
     cuts
 }
 
+/// The moment after each step of a record, each once: after every sync, every change of
+/// names, and every mark.
+pub(crate) fn after_each_step<D>(events: &[Event<D>], random: &mut Random) -> Vec<Cut> {
+    let steps = events.iter().enumerate().filter(|(_, event)| {
+        matches!(event, Event::SyncEnd { .. } | Event::Mark { .. }) || is_of_names(event)
+    });
+    let cut = |(at, _): (usize, &Event<D>)| Cut {
+        events: at + 1,
+        seed: random.next_u64(),
+    };
+    steps.map(cut).collect()
+}
+
+fn is_of_names<D>(event: &Event<D>) -> bool {
+    matches!(
+        event,
+        Event::Rename { .. }
+            | Event::Unlink { .. }
+            | Event::MakeFolder { .. }
+            | Event::RemoveFolder { .. }
+            | Event::Link { .. }
+            | Event::Open { create: true, .. }
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +87,16 @@ mod tests {
         assert_eq!(cuts, choose(&events, 40, &mut Random::new(7)));
         let count = |at| cuts.iter().filter(|cut| cut.events == at).count();
         assert!(count(500) >= 10 && count(701) >= 10, "{cuts:?}");
+    }
+
+    #[test]
+    fn each_step_is_cut_once_and_what_is_none_is_not() {
+        let mut events: Vec<Event<()>> = vec![Event::Close { fd: 1 }; 9];
+        events[2] = Event::SyncEnd { id: 1 };
+        events[5] = Event::Mark { data: () };
+        events[8] = Event::RemoveFolder { path: "a".into() };
+        let cuts = after_each_step(&events, &mut Random::new(7));
+        let at: Vec<_> = cuts.iter().map(|it| it.events).collect();
+        assert_eq!(at, [3, 6, 9]);
     }
 }

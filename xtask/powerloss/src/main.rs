@@ -19,6 +19,7 @@ mod judge;
 mod marks;
 mod raw;
 mod record;
+mod replace;
 mod run;
 mod stores;
 mod work;
@@ -60,12 +61,15 @@ struct CheckFlags {
     /// What runs; each if absent.
     #[arg(long)]
     workload: Vec<Workload>,
-    /// For how long it runs.
+    /// For how long it runs; `replace` runs until it is done.
     #[arg(long, default_value_t = 2_000)]
     millis: u64,
     /// How many cuts, per model.
     #[arg(long, default_value_t = 200)]
     cuts: usize,
+    /// Cuts once after each sync, change of names and mark, instead.
+    #[arg(long, conflicts_with = "cuts")]
+    each_step: bool,
     /// After how many of them the recovery is recorded, and cut in its turn.
     #[arg(long, default_value_t = 3)]
     recoveries: usize,

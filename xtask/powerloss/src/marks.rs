@@ -15,6 +15,8 @@ pub(crate) enum Mark {
     Raw(RawMark),
     /// Of the workload on the broker.
     Broker(BrokerMark),
+    /// Of the workload that replaces contents.
+    Replace(ReplaceMark),
 }
 
 /// What happens to a numbered batch.
@@ -43,6 +45,21 @@ pub(crate) enum BrokerMark {
     Acked { id: String },
 }
 
+/// What happens to a numbered content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplaceMark {
+    /// From here on it may be there after this many of its parts, to be gone on with.
+    Keeping { version: u64, parts: u64 },
+    /// It was answered: from here on it must be, with at least as many.
+    Kept { version: u64, parts: u64 },
+    /// From here on what was kept of it may be gone.
+    Ending { version: u64 },
+    /// From here on it may be in use.
+    Publishing { version: u64 },
+    /// It was answered; from here on it must be in use, or a later one.
+    Published { version: u64 },
+}
+
 impl Mark {
     fn line(&self) -> String {
         match self {
@@ -52,6 +69,13 @@ impl Mark {
                 number,
                 synced,
             }) => format!("done {lane} {number} {synced}"),
+            Self::Replace(mark) => match mark {
+                ReplaceMark::Keeping { version, parts } => format!("keeping {version} {parts}"),
+                ReplaceMark::Kept { version, parts } => format!("kept {version} {parts}"),
+                ReplaceMark::Ending { version } => format!("ending {version}"),
+                ReplaceMark::Publishing { version } => format!("publishing {version}"),
+                ReplaceMark::Published { version } => format!("published {version}"),
+            },
             Self::Broker(BrokerMark::Sending { id }) => format!("sending {id}"),
             Self::Broker(BrokerMark::Sent { id }) => format!("sent {id}"),
             Self::Broker(BrokerMark::Acking { id }) => format!("acking {id}"),
@@ -83,6 +107,23 @@ impl Mark {
                 number: next()?.parse().ok()?,
                 synced: next()?.parse().ok()?,
             }),
+            "keeping" | "kept" | "ending" | "publishing" | "published" => {
+                let version = next()?.parse().ok()?;
+                let mut parts = || next()?.parse().ok();
+                Self::Replace(match word {
+                    "keeping" => ReplaceMark::Keeping {
+                        version,
+                        parts: parts()?,
+                    },
+                    "kept" => ReplaceMark::Kept {
+                        version,
+                        parts: parts()?,
+                    },
+                    "ending" => ReplaceMark::Ending { version },
+                    "publishing" => ReplaceMark::Publishing { version },
+                    _ => ReplaceMark::Published { version },
+                })
+            }
             word => {
                 let id = next()?.to_owned();
                 Self::Broker(match word {
@@ -143,6 +184,17 @@ mod tests {
             Mark::Broker(BrokerMark::Sent { id: id() }),
             Mark::Broker(BrokerMark::Acking { id: id() }),
             Mark::Broker(BrokerMark::Acked { id: id() }),
+            Mark::Replace(ReplaceMark::Keeping {
+                version: 3,
+                parts: 1,
+            }),
+            Mark::Replace(ReplaceMark::Kept {
+                version: 3,
+                parts: 1,
+            }),
+            Mark::Replace(ReplaceMark::Ending { version: 3 }),
+            Mark::Replace(ReplaceMark::Publishing { version: 4 }),
+            Mark::Replace(ReplaceMark::Published { version: 4 }),
         ];
         for mark in marks {
             assert_eq!(Mark::parse(mark.line().as_bytes()).unwrap(), mark);

@@ -149,7 +149,10 @@ impl Run<'_> {
         let flags = self.flags;
         let random = &mut Random::new(flags.seed);
         let start = Disk::new(self.rules.clone(), record.log.clone());
-        let cuts = cut::choose(&record.events, flags.cuts, random);
+        let cuts = match flags.each_step {
+            true => cut::after_each_step(&record.events, random),
+            false => cut::choose(&record.events, flags.cuts, random),
+        };
         let convictions = self.judge(record, start.clone(), Vec::new(), &cuts)?;
         self.show(record, cuts.len(), &convictions);
         let mut broken = convictions.len();

@@ -16,7 +16,7 @@ use pop_broker::{Broker, stores::Backend};
 use crate::{
     broker, judge,
     marks::{Mark, Marks},
-    raw,
+    raw, replace,
     stores::Opener,
 };
 
@@ -30,19 +30,23 @@ pub(crate) enum Workload {
     Store,
     /// Messages through the broker.
     Broker,
+    /// Contents that take the place of others, on the store alone.
+    Replace,
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 2] = [Self::Store, Self::Broker];
+    pub(crate) const ALL: [Self; 3] = [Self::Store, Self::Broker, Self::Replace];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Store => "store",
             Self::Broker => "broker",
+            Self::Replace => "replace",
         }
     }
 
-    /// Works for `time` on an empty folder, with a clean restart in between.
+    /// Works on an empty folder, with a clean restart in between: for `time`, or until what
+    /// it does is done.
     ///
     /// # Errors
     ///
@@ -73,6 +77,7 @@ impl Workload {
                     broker::work(opener.clone(), &marks, &progress, &stop).await?;
                 }
             }
+            Self::Replace => replace::work(&replace::opener(backend, folder), &marks).await?,
         }
         Ok(())
     }
@@ -86,6 +91,13 @@ impl Workload {
         let opener = Opener::new(backend, folder);
         match self {
             Self::Store => opener.store().await?.close().await?,
+            Self::Replace => {
+                replace::opener(backend, folder)
+                    .store()
+                    .await?
+                    .close()
+                    .await?
+            }
             Self::Broker => {
                 let broker = Broker::open(Arc::new(opener), broker::options()).await?;
                 broker.shutdown().await?;
@@ -94,7 +106,8 @@ impl Workload {
         Ok(())
     }
 
-    /// What is wrong with what a power cut left in `folder`.
+    /// What is wrong with what a power cut left in `folder`. Where there is more than one way
+    /// to go on, `chance` takes one.
     ///
     /// # Errors
     ///
@@ -104,11 +117,16 @@ impl Workload {
         backend: Backend,
         folder: &Path,
         marks: &[Mark],
+        chance: u64,
     ) -> Result<Vec<String>> {
         let mut violations = Vec::new();
         let opener = Opener::new(backend, folder);
         match self {
             Self::Broker => judge::judge(opener, marks, &mut violations).await?,
+            Self::Replace => {
+                let opener = replace::opener(backend, folder);
+                replace::judge(&opener, marks, chance.is_multiple_of(2), &mut violations).await?;
+            }
             Self::Store => {
                 let store = opener.store().await?;
                 let survivors = raw::survivors(&*store, &mut violations).await?;

@@ -54,7 +54,9 @@ pub(crate) async fn work(
     let lanes = (0..LANES).map(|lane| {
         let (store, marks, stop) = (Arc::clone(store), Arc::clone(marks), Arc::clone(stop));
         let last = numbers.get(&lane).copied().unwrap_or(0);
-        tokio::spawn(async move { write_lane(&*store, &marks, lane, last, &stop).await })
+        tokio::spawn(
+            async move { write_lane(&*store, &marks, lane, last, &stop, Duration::ZERO).await },
+        )
     });
     for (lane, last) in (0..).zip(futures::future::join_all(lanes).await) {
         numbers.insert(lane, last??);
@@ -62,12 +64,15 @@ pub(crate) async fn work(
     Ok(())
 }
 
-async fn write_lane(
+/// Writes the batches of one lane after its batch `last`, with a pause between them, and
+/// says which was the last one.
+pub(crate) async fn write_lane(
     store: &dyn Store,
     marks: &Marks,
     lane: u64,
     mut last: u64,
     stop: &AtomicBool,
+    pause: Duration,
 ) -> Result<u64> {
     while !stop.load(Ordering::Relaxed) {
         let number = last + 1;
@@ -92,6 +97,9 @@ async fn write_lane(
             synced,
         }))?;
         last = number;
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
     }
     Ok(last)
 }
