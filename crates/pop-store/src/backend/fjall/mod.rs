@@ -7,8 +7,9 @@
 //!   takes `fdatasync` of the journal, which is enough: a journal's length is set and synced
 //!   when it is made, and a full one is synced whole before the next one is begun.
 //! - Reads go through a snapshot: fjall's plain reads see a batch that is half applied.
-//! - Before a tree is deleted, one with a higher number is made and stays (`pin-N`): fjall
-//!   would give the number to another tree, and lose that one.
+//! - Before a tree is deleted, and before the first one is made after an open, one with a
+//!   higher number is made and stays (`pin-N`): fjall would give the number of a tree that is
+//!   gone, or whose making was cut, to another tree, and lose that one.
 
 mod error;
 mod journal;
@@ -108,6 +109,7 @@ impl FjallEngine {
     pub fn open(path: &Path, memtable_bytes: u64) -> Result<Self> {
         let journals = memtable_bytes.saturating_mul(JOURNALS_MAX);
         let journals = journals.max(JOURNALS_BYTES_MIN);
+        pin::skip_number(&path.join(TREES)).map_err(|it| error::open_failed(it.into()))?;
         // A damaged length in its files can run into an assertion of fjall.
         let opened = catch_unwind(AssertUnwindSafe(|| {
             Database::builder(path)
@@ -208,7 +210,14 @@ impl Engine for FjallEngine {
         if trees.contains_key(space) {
             return Ok(());
         }
-        self.pins.lock().a_tree_was_made();
+        let mut pins = self.pins.lock();
+        // In a database that is made nothing was ever cut: it gets its name when it is whole.
+        let is_made = self.database.keyspace_count() == 0;
+        if !is_made && !self.database.keyspace_exists(space.name()) {
+            pins.lead(&self.database, || sync_folder(&self.path.join(TREES)))
+                .map_err(error::write_failed)?;
+        }
+        pins.a_tree_was_made();
         let tree = self
             .database
             .keyspace(space.name(), || {
