@@ -130,7 +130,6 @@ impl SledEngine {
             let mut batch = Batch::default();
             self.delete_dropped(&mut registry, &mut batch)?;
             self.commit(batch)?;
-            self.log.sync()?;
         }
         Ok(())
     }
@@ -153,8 +152,14 @@ impl SledEngine {
         Ok(())
     }
 
-    /// Applies `batch` and hands it to the operating system.
+    /// Applies `batch`, synced: what drops a space is written over old places, too.
     fn commit(&self, batch: Batch) -> Result<()> {
+        self.hand_over(batch)?;
+        self.log.sync()
+    }
+
+    /// Applies `batch` and hands it to the operating system.
+    fn hand_over(&self, batch: Batch) -> Result<()> {
         self.db.apply_batch(batch).map_err(error::write_failed)?;
         self.db.flush().map_err(error::write_failed)?;
         Ok(())
@@ -224,15 +229,13 @@ impl Engine for SledEngine {
         }
         let mut batch = Batch::default();
         registry.add(space, &mut batch);
-        self.commit(batch)?;
-        self.log.sync()
+        self.commit(batch)
     }
 
     fn drop_space(&self, space: &Space) -> Result<()> {
         let mut batch = Batch::default();
         self.registry.write().drop_space(space, &mut batch);
-        self.commit(batch)?;
-        self.log.sync()
+        self.commit(batch)
     }
 
     fn apply(&self, changes: &Changes, _sync: bool) -> Result<()> {
@@ -251,7 +254,8 @@ impl Engine for SledEngine {
             }
         }
         self.delete_dropped(&mut registry, &mut batch)?;
-        self.commit(batch)?;
+        self.hand_over(batch)?;
+        // Reads go on meanwhile.
         drop(registry);
         self.log.sync()
     }

@@ -31,7 +31,8 @@ fn engine_with_space(folder: &TempDir) -> (SledEngine, Space) {
     (engine, space)
 }
 
-/// Mutants: trust `flush`, which syncs nothing on Linux; sync only when asked to.
+/// Mutants: trust `flush`, which syncs nothing on Linux; sync only when asked to; don't sync
+/// what drops a space.
 #[test]
 fn every_write_is_synced() {
     let folder = TempDir::new().unwrap();
@@ -43,6 +44,9 @@ fn every_write_is_synced() {
     assert_eq!(engine.log.sync_count(), before + 2);
     engine.sync().unwrap();
     assert_eq!(engine.log.sync_count(), before + 3);
+    // That it is over, the row, and that nothing of it is left.
+    engine.drop_space(&space).unwrap();
+    assert!(engine.log.sync_count() >= before + 6);
 }
 
 /// Mutant: hand values to sled whole.
