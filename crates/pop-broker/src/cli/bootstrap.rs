@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use pop_broker::{
+    BrokerError,
     bootstrap::{BootstrapError, BootstrapOptions, Bootstrapped, bootstrap},
     data::{ByteRate, Source, SourceError, SourceUrl},
     stores::Backend,
@@ -91,7 +92,17 @@ impl Bootstrap {
             });
             let made = made.await;
             drop(meter);
-            say(&self.tell(&made?, store));
+            let made = made.map_err(|error| {
+                let of_folder = matches!(
+                    error,
+                    BootstrapError::Broker(_) | BootstrapError::Restore(_)
+                );
+                match of_folder {
+                    true => Failure::from(error).at(&self.to.folder),
+                    false => error.into(),
+                }
+            })?;
+            say(&self.tell(&made, store));
             Ok(())
         })
     }
@@ -136,6 +147,7 @@ impl From<BootstrapError> for Failure {
     fn from(error: BootstrapError) -> Self {
         match error {
             BootstrapError::Source(error) => error.into(),
+            BootstrapError::Broker(BrokerError::Store(error)) => error.into(),
             BootstrapError::Broker(error) => error.into(),
             BootstrapError::Restore(error) => not_moved("bootstrap", &error),
             error @ BootstrapError::NoReceipt(_) => Self::because(Exit::NotOwner, &error),

@@ -1,6 +1,6 @@
 //! How the program ends: one line for a person, one code for a script.
 
-use std::{error::Error, fmt, process::ExitCode};
+use std::{error::Error, fmt, io, path::Path, process::ExitCode};
 
 use pop_store::ErrorKind;
 
@@ -72,9 +72,26 @@ impl Failure {
         Err(Self::new(Exit::Usage, problem))
     }
 
-    /// An error with what caused it.
-    pub(crate) fn because(exit: Exit, error: &dyn Error) -> Self {
-        Self::new(exit, chain(error))
+    /// An error with what caused it, and what to do about that.
+    pub(crate) fn because(exit: Exit, error: &(dyn Error + 'static)) -> Self {
+        Self::new(exit, chain(error)).advised(error)
+    }
+
+    /// The same, with what to do about an error of the system that is among the causes.
+    pub(crate) fn advised(self, error: &(dyn Error + 'static)) -> Self {
+        match advice(error, &self.message) {
+            Some(advice) => self.with("; ").with(advice),
+            None => self,
+        }
+    }
+
+    /// The same, of this file or folder, if that is not named yet.
+    pub(crate) fn at(mut self, path: &Path) -> Self {
+        let path = path.display().to_string();
+        if !self.message.contains(&path) {
+            self.message = format!("{path}: {}", self.message);
+        }
+        self
     }
 
     /// The same, with more to say.
@@ -111,6 +128,39 @@ fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+// What only a person can do about a disk.
+const ROOM: &str = "free some space there, or choose another place";
+const RIGHT: &str = "let the user of this program write there, or choose another place";
+const WRITABLE: &str = "it is there to be read alone: choose another place";
+
+/// What to do about what the system refused. Some engines pass its error on in words alone.
+fn advice(error: &(dyn Error + 'static), text: &str) -> Option<&'static str> {
+    let mut by_kind = None;
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        by_kind = by_kind.or(match kind {
+            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Some(ROOM),
+            Some(io::ErrorKind::PermissionDenied) => Some(RIGHT),
+            Some(io::ErrorKind::ReadOnlyFilesystem) => Some(WRITABLE),
+            _ => None,
+        });
+        cause = error.source();
+    }
+    let by_words = || {
+        let words = [
+            ("No space left on device", ROOM),
+            ("Permission denied", RIGHT),
+            ("Read-only file system", WRITABLE),
+        ];
+        let said = words.iter().find(|(words, _)| text.contains(words));
+        said.map(|(_, advice)| *advice)
+    };
+    let advice = by_kind.or_else(by_words);
+    // Where whoever failed knew it better.
+    advice.filter(|_| !text.contains("free some space"))
 }
 
 impl From<NotCompiledIn> for Failure {
@@ -168,6 +218,38 @@ mod tests {
             let line = format!("\n  {:<4} ", exit.code());
             assert!(EXIT_CODES.contains(&line), "{exit:?}");
         }
+    }
+
+    // Mutants: look at the first cause alone; ask for room twice.
+    #[test]
+    fn what_the_system_refused_comes_with_what_to_do() {
+        let store = |source: io::Error| {
+            let error = pop_store::Error::new(ErrorKind::Unavailable, "fjall", "open");
+            Failure::from(error.with_source(source)).to_string()
+        };
+        for (kind, advice) in [
+            (io::ErrorKind::StorageFull, ROOM),
+            (io::ErrorKind::PermissionDenied, RIGHT),
+            (io::ErrorKind::ReadOnlyFilesystem, WRITABLE),
+        ] {
+            assert!(store(kind.into()).ends_with(advice), "{kind}");
+        }
+        let words = io::Error::other("IO error: No space left on device: 000123.log");
+        assert!(store(words).ends_with(ROOM));
+        assert!(!store(io::ErrorKind::TimedOut.into()).contains("choose"));
+        let full = pop_store::Error::new(ErrorKind::NoSpace, "fjall", "load")
+            .with_detail("disk nearly full: free some space")
+            .with_source(io::Error::from(io::ErrorKind::StorageFull));
+        let text = Failure::from(full).to_string();
+        assert_eq!(text.matches("free some space").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_path_is_named_once() {
+        let failure = Failure::new(Exit::FolderUnusable, "no room").at(Path::new("/data"));
+        assert_eq!(failure.to_string(), "/data: no room");
+        let again = failure.at(Path::new("/data"));
+        assert_eq!(again.to_string(), "/data: no room");
     }
 
     #[test]

@@ -1,7 +1,12 @@
 //! What `backup`, `restore` and `migrate` share: folders that are opened for a while, and
 //! errors that say what to do.
 
-use std::{error::Error as _, io, path::Path, sync::Arc};
+use std::{
+    error::Error as _,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use kv_restore::{ErrorKind, Installed, RestoreError, Target};
 use pop_broker::{
@@ -48,7 +53,8 @@ pub(super) fn options(rate: Option<ByteRate>) -> CopyOptions {
 
 /// Opens a store that nobody else has open.
 pub(super) async fn open(store: Backend, folder: &Path) -> Result<Arc<dyn Store>, Failure> {
-    Ok(store.opener(folder)?.open().await?)
+    let opened = store.opener(folder)?.open().await;
+    opened.map_err(|error| Failure::from(error).at(folder))
 }
 
 /// Opens the store to copy from, which must be there.
@@ -61,6 +67,7 @@ pub(super) async fn open_source(from: &Location) -> Result<(Backend, Arc<dyn Sto
 pub(super) struct Destination {
     pub(super) store: Arc<dyn Store>,
     pub(super) backend: Backend,
+    folder: PathBuf,
     has_data: bool,
 }
 
@@ -74,6 +81,7 @@ impl Destination {
         Ok(Self {
             store,
             backend,
+            folder: to.folder.clone(),
             has_data,
         })
     }
@@ -124,7 +132,7 @@ impl Destination {
         })
         .await;
         drop(meter);
-        filled.map_err(|error| not_moved(what, &error))
+        filled.map_err(|error| not_moved(what, &error).at(&self.folder))
     }
 }
 
@@ -150,16 +158,17 @@ pub(super) fn not_moved(what: &str, error: &RestoreError) -> Failure {
     let exit = match error.kind() {
         ErrorKind::Begin
         | ErrorKind::Staging
+        | ErrorKind::NoSpace
         | ErrorKind::Commit(_)
         | ErrorKind::Corrupt(_)
         | ErrorKind::PeerAborted(_) => Exit::FolderUnusable,
         _ => Exit::Failed,
     };
+    let failure = Failure::new(exit, text).advised(error);
     match error.kind() {
-        ErrorKind::Commit(kv_restore::Switch::InDoubt) | ErrorKind::Stalled => {}
-        _ => text.push_str("; what was there before is unchanged"),
+        ErrorKind::Commit(kv_restore::Switch::InDoubt) | ErrorKind::Stalled => failure,
+        _ => failure.with("; what was there before is unchanged"),
     }
-    Failure::new(exit, text)
 }
 
 impl From<LocationError> for Failure {

@@ -288,13 +288,12 @@ impl State {
 }
 
 fn unwritten(error: io::Error) -> Error {
-    let detail = "the backup can't be written";
     let kind = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
         _ => ErrorKind::Unavailable,
     };
     Error::new(kind, NAME, "load")
-        .with_detail(detail)
+        .with_detail("the backup can't be written")
         .with_source(error)
 }
 

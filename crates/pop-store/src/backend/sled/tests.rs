@@ -44,9 +44,8 @@ fn every_write_is_synced() {
     assert_eq!(engine.log.sync_count(), before + 2);
     engine.sync().unwrap();
     assert_eq!(engine.log.sync_count(), before + 3);
-    // That it is over, the row, and that nothing of it is left.
     engine.drop_space(&space).unwrap();
-    assert!(engine.log.sync_count() >= before + 6);
+    assert_eq!(engine.log.sync_count(), before + 4);
 }
 
 /// Mutant: hand values to sled whole.
