@@ -3,6 +3,9 @@
 //! Contents are numbered, and what a content has follows from its number, so that what a
 //! power cut left is the whole of one of them or a violation. Among them are contents that
 //! are published, aborted, let go of, gone on with after a reopen, and swept by one.
+//!
+//! Mutants: syncs of RocksDB's and fjall's logs or of sled's file count for nothing, so that
+//! the switch is not durable when it is answered; those of bulk files count for nothing.
 
 mod judge;
 
