@@ -19,6 +19,11 @@ mod bench;
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 mod bootstrap;
 mod delete;
+#[cfg(all(
+    target_os = "linux",
+    any(feature = "fjall", feature = "rocksdb", feature = "sled")
+))]
+mod full;
 mod help;
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 mod keep;
