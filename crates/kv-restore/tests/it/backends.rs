@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use crate::kit::{A, B, SEALS, at, failed, leader, rows_of};
 
-const KEYSPACES: [Keyspace; 3] = [A, B, SEALS];
+pub(crate) const KEYSPACES: [Keyspace; 3] = [A, B, SEALS];
 // Enough that each engine takes the way that it has for much.
 const ROWS: u32 = 600;
 const ROW_BYTES: usize = 16 << 10;
@@ -72,13 +72,13 @@ impl FrameRx for CountedRx {
     }
 }
 
-struct Source {
+pub(crate) struct Source {
     dumper: Dumper,
     _offer: Offer,
 }
 
 impl Source {
-    async fn of(store: &dyn Store) -> Self {
+    pub(crate) async fn of(store: &dyn Store) -> Self {
         let dumper = Dumper::new(options(), Admission::new(2), Limiter::none());
         let snapshot = store.snapshot().await.unwrap();
         let offer = dumper.offer(at(1, 0, 0), store, snapshot).unwrap();
@@ -89,7 +89,7 @@ impl Source {
     }
 
     /// Restores into `target` over a way that breaks after so many bytes; and how many passed.
-    async fn restore(&self, target: &Arc<dyn Store>, break_at: u64) -> (Outcome, u64) {
+    pub(crate) async fn restore(&self, target: &Arc<dyn Store>, break_at: u64) -> (Outcome, u64) {
         let inner = LocalTransport::new(PeerId::new("follower"));
         inner.add(leader(), self.dumper.clone());
         let passed = Arc::<AtomicU64>::default();
@@ -128,8 +128,12 @@ fn noise(number: u32, length: usize) -> Bytes {
 }
 
 async fn filled(salt: u32) -> MemStore {
+    filled_with(ROWS, salt).await
+}
+
+pub(crate) async fn filled_with(rows: u32, salt: u32) -> MemStore {
     let store = MemStore::new(&KEYSPACES);
-    for number in 0..ROWS {
+    for number in 0..rows {
         let mut batch = WriteBatch::new();
         let key = Bytes::copy_from_slice(&number.to_be_bytes());
         batch.put(A, key, noise(number + salt, ROW_BYTES));
@@ -144,7 +148,7 @@ async fn filled(salt: u32) -> MemStore {
     store
 }
 
-async fn old_rows(store: &dyn Store) -> Digest {
+pub(crate) async fn old_rows(store: &dyn Store) -> Digest {
     let mut batch = WriteBatch::new();
     batch.put(A, "old".into(), "1".into());
     batch.put(B, "old".into(), "2".into());

@@ -11,6 +11,11 @@
 mod backends;
 mod cancel;
 mod content;
+#[cfg(all(
+    target_os = "linux",
+    any(feature = "fjall", feature = "rocksdb", feature = "sled")
+))]
+mod full;
 mod kit;
 mod load;
 mod naive;
