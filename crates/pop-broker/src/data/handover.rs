@@ -6,6 +6,7 @@ use tokio::time::sleep;
 use super::{
     DataService, Stream,
     hello::{self, Reference, Reply, Say, Why},
+    hold,
     limits::{HELLO_BYTES_MAX, SILENCE_MAX},
     serve::{Listed, Refusal, failed, name, reply},
     stats::count,
@@ -50,12 +51,16 @@ impl DataService {
             let installed = installed(&mut stream, &kept);
             left = tokio::select! {
                 installed = installed => !installed,
+                // Nobody is served meanwhile.
+                () = hold::stands_still(&offer, &kept) => true,
                 () = sleep(self.age_max()) => true,
             };
         }
         if left {
             handover.hears(SourceEvent::Left);
-            tracing::warn!("the peer left or took too long; the handover ends without one");
+            tracing::warn!(
+                "the peer left, fetched nothing or took too long; the handover ends without one"
+            );
             offer.withdraw();
             ended("left");
             return Ok(());

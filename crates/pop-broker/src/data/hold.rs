@@ -187,6 +187,18 @@ async fn listen(stream: &mut Stream) -> bool {
     }
 }
 
+/// Waits until nobody has fetched it for as long as a peer may be gone, and nobody has
+/// installed it: whoever only says that it lives does not come to have it.
+pub(super) async fn stands_still(offer: &Offer, kept: &Kept) {
+    let mut moved = Instant::now();
+    while moved.elapsed() <= GRACE {
+        if offer.fetching() > 0 || kept.installed.borrow().is_some() {
+            moved = Instant::now();
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
 async fn linger(offer: &Offer, kept: &Kept) -> Ended {
     let is_used = || offer.fetching() > 0 || kept.holders.load(Ordering::SeqCst) > 0;
     kept.is_left.store(true, Ordering::SeqCst);
