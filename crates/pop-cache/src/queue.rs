@@ -202,7 +202,25 @@ impl LeaseQueue {
             planning: false,
         };
         queue.restore_parked(&parked.first, &parked.out);
+        queue.block_what_is_out(restored.log_end);
         queue
+    }
+
+    /// Message groups of which a delivery is out, as rows say, wait for it from the start. What
+    /// is behind the end of the log is nothing that could be read.
+    fn block_what_is_out(&mut self, log_end: Offset) {
+        let Some(groups) = &mut self.groups else {
+            return;
+        };
+        let out = self
+            .rows
+            .iter()
+            .filter(|(offset, row)| **offset < log_end && row.visible_at > LeaseTime::ZERO);
+        for (offset, row) in out {
+            if let Some(group) = row.message_group_hash.filter(|_| !groups.knows(*offset)) {
+                groups.block_until_read(*offset, group);
+            }
+        }
     }
 
     /// Begins anew at `to`, in a later epoch: whatever was out is void, and so is whatever

@@ -27,6 +27,8 @@ pub(super) struct MessageGroups {
     waiting: BTreeMap<Offset, u64>,
     // What is out, by the client's name for the receive.
     named: HashMap<Box<str>, BTreeSet<Offset>>,
+    // What was out when the queue was loaded and is not read yet: it blocks its group, too.
+    unread: HashMap<Offset, u64>,
 }
 
 impl MessageGroups {
@@ -116,8 +118,26 @@ impl MessageGroups {
         }
     }
 
+    /// A row says that a delivery of this group is out, before its message is read: what lies
+    /// before it in its group may be read first, and must wait for it.
+    pub(super) fn block_until_read(&mut self, offset: Offset, group: u64) {
+        if self.unread.insert(offset, group).is_none() {
+            self.change(group, |members| members.leased += 1);
+        }
+    }
+
+    /// The message was read, or its delivery is over before it was.
+    pub(super) fn is_read(&mut self, offset: Offset) {
+        if let Some(group) = self.unread.remove(&offset) {
+            self.change(group, |members| {
+                members.leased = members.leased.saturating_sub(1);
+            });
+        }
+    }
+
     /// An offset is settled. If it was leased, it is no longer.
     pub(super) fn remove(&mut self, offset: Offset) {
+        self.is_read(offset);
         if let Some(group) = self.of.remove(&offset) {
             self.change(group, |members| {
                 members.open.remove(&offset);

@@ -81,6 +81,9 @@ impl LeaseQueue {
             }
             self.go_on(offset, &row, now.unwrap_or(row.popped_at));
         }
+        if let Some(groups) = &mut self.groups {
+            groups.is_read(offset);
+        }
     }
 
     /// The first message group that is not blocked and of which all that is left is parked,

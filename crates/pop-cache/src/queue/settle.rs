@@ -227,6 +227,9 @@ impl LeaseQueue {
 
     /// The row of a settled offset goes in the batch with its mark.
     pub(super) fn row_ends(&mut self, offset: Offset) {
+        if let Some(groups) = &mut self.groups {
+            groups.is_read(offset);
+        }
         let has_row = self.queue.is_retry() || self.rows.remove(&offset).is_some();
         if has_row {
             self.rows_ended.push(offset);

@@ -181,6 +181,38 @@ fn a_delivery_whose_time_came_while_nobody_looked_counts_as_an_attempt() {
     assert_eq!(pop_group(&mut queue, 1, 60_000, "b")[0].attempt, 2);
 }
 
+// P7. Found by the simulator, seed 6109. Mutants: what is not read blocks nothing; it blocks on
+// when it is over.
+#[test]
+fn what_is_out_and_not_read_yet_blocks_what_lies_before_it_in_its_group() {
+    let mut disk = Disk::default();
+    let mut queue = fresh_ordered();
+    admit(&mut queue, 3, 3, 0);
+    let batch = pop_group(&mut queue, 2, 0, "a");
+    assert_eq!(places(&batch), [0, 2]);
+    let staged = queue.sweep(at(10_000), 9);
+    keep(&mut queue, &mut disk, staged);
+    for is_read in [true, false] {
+        let mut queue = restart(&disk, 3, 2);
+        let second = &batch[1].identity;
+        let changed = queue.change(second, at(31_000), HIDDEN, false);
+        assert_eq!(changed, Change::Changed(at(61_000)));
+        // The first of them, whose time is up.
+        admit(&mut queue, 1, 3, 32_000);
+        let staged = queue.sweep(at(32_000), 9);
+        assert_eq!(staged_offsets(&staged), [0]);
+        keep(&mut queue, &mut disk.clone(), staged);
+        assert!(pop_group(&mut queue, 9, 32_000, "b").is_empty());
+        if is_read {
+            admit(&mut queue, 2, 3, 33_000);
+            assert_eq!(places(&pop_group(&mut queue, 9, 33_000, "b")), [1]);
+            assert!(pop_group(&mut queue, 9, 33_000, "c").is_empty());
+        }
+        assert!(matches!(queue.ack(second), Ack::Done(_)));
+        assert_eq!(places(&pop_group(&mut queue, 9, 34_000, "d")), [0]);
+    }
+}
+
 #[test]
 fn a_delivery_is_renewed_before_its_message_is_read_again() {
     let mut disk = Disk::default();
