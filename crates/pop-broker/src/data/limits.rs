@@ -21,7 +21,8 @@ pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How long a snapshot is kept for a holder that is gone and fetches nothing: long enough to
 /// come back on another connection.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
-/// Until a snapshot whose holder is gone has given way to another one.
+/// Until a snapshot whose holder is gone has given way to another one, or who asked is told
+/// that all are held.
 pub(super) const GIVE_WAY_TIME_MAX: Duration = Duration::from_secs(2);
 /// How often it is asked for meanwhile.
 pub(super) const GIVE_WAY_LOOK_EVERY: Duration = Duration::from_millis(50);

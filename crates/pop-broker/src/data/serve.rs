@@ -315,9 +315,9 @@ impl DataService {
                 if let Ok(slot) = freed.await {
                     return slot;
                 }
-                // Asked again and again: that its holder left may not be noticed yet, nor
-                // that nobody fetches it any more.
-                self.0.kept.lock().values().any(|kept| kept.want_room());
+                // One whose holder left, and again and again: that it left may not be noticed
+                // yet, nor that nobody fetches it any more.
+                let _asked = self.0.kept.lock().values().any(|kept| kept.want_room());
             }
         })
         .await;

@@ -227,6 +227,7 @@ impl LeaseQueue {
 
     /// The row of a settled offset goes in the batch with its mark.
     pub(super) fn row_ends(&mut self, offset: Offset) {
+        // Retention passes what was not read without settling each.
         if let Some(groups) = &mut self.groups {
             groups.is_read(offset);
         }

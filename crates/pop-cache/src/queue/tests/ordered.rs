@@ -213,6 +213,28 @@ fn what_is_out_and_not_read_yet_blocks_what_lies_before_it_in_its_group() {
     }
 }
 
+// P5. Mutant: what is passed unread blocks its group for ever.
+#[test]
+fn what_is_out_and_not_read_blocks_nothing_once_retention_took_it() {
+    let mut disk = Disk::default();
+    let mut queue = fresh_ordered();
+    admit(&mut queue, 1, 1, 0);
+    pop_group(&mut queue, 1, 0, "a");
+    let staged = queue.sweep(at(10_000), 9);
+    keep(&mut queue, &mut disk, staged);
+    let mut queue = restart(&disk, 1, 2);
+    let reserved = queue.reserve(
+        9,
+        LogBounds {
+            start: offset(2),
+            end: offset(3),
+        },
+    );
+    assert_eq!(reserved.offsets, [offset(2)]);
+    queue.admit(reserved.epoch, offset(2), 0, at(11_000));
+    assert_eq!(places(&pop_group(&mut queue, 9, 11_000, "b")), [2]);
+}
+
 #[test]
 fn a_delivery_is_renewed_before_its_message_is_read_again() {
     let mut disk = Disk::default();

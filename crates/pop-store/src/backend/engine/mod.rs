@@ -4,8 +4,7 @@
 //! of durability levels or of waiters. All of that is here, once: a group committer in
 //! front of the engine (`writer`), a small pool for reads (`readers`), generations and the
 //! switch record (`layout`), snapshots of engines that have none (`preimage`) and staged loads
-//! (`staging`, `loader`). A new embedded
-//! backend is an [`Engine`] and a function that opens it.
+//! (`staging`, `loader`). A new embedded backend is an [`Engine`] and a function that opens it.
 
 mod answer;
 mod bootstrap;
