@@ -18,9 +18,12 @@ pub mod resume;
 pub mod scan;
 pub mod snapshot;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -143,9 +146,13 @@ struct Meanwhile {
     task: JoinHandle<()>,
 }
 
-// How far a writer may run ahead between two looks: enough to overtake each of them, and
-// not so many that scans crawl over the versions of a few keys.
+// How far a writer may run ahead between two looks at full speed: enough to overtake each of
+// them, and not so many that scans crawl over the versions of a few keys.
 const AHEAD_MAX: u64 = 64;
+
+// The pace beyond that. A writer that stopped would be still whenever a busy machine let it
+// run to its end before the look that it is there to overtake.
+const AHEAD_PACE: Duration = Duration::from_millis(1);
 
 impl Meanwhile {
     /// Writes `batch(1)`, `batch(2)` and so on until it is stopped.
@@ -159,13 +166,11 @@ impl Meanwhile {
                     let next = written.load(SeqCst) + 1;
                     match allowed.load(SeqCst) {
                         0 => return,
-                        last if next <= last => {
-                            commit(&*store, batch(next)).await;
-                            written.store(next, SeqCst);
-                        }
-                        _ => {}
+                        last if next <= last => tokio::task::yield_now().await,
+                        _ => tokio::time::sleep(AHEAD_PACE).await,
                     }
-                    tokio::task::yield_now().await;
+                    commit(&*store, batch(next)).await;
+                    written.store(next, SeqCst);
                 }
             }
         });
