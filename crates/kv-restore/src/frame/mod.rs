@@ -34,6 +34,19 @@ pub struct Frame {
     pub body: Body,
 }
 
+impl Frame {
+    /// What is said to a frame of a session that is not known here, so that its sender learns
+    /// that nobody listens. A side that ended has nothing to learn.
+    pub(crate) fn unknown(self) -> Option<Self> {
+        let body = Body::Abort {
+            code: AbortCode::UnknownSession,
+            text: String::new(),
+        };
+        let is_over = matches!(self.body, Body::Abort { .. });
+        (!is_over).then_some(Self { body, ..self })
+    }
+}
+
 /// What a frame says. Each may come twice, and a second one changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

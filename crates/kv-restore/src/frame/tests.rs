@@ -246,6 +246,21 @@ fn frames_rows_and_digests_keep_their_bytes() {
     }
 }
 
+// Catches: an answer to an abort, which its sender would answer in turn, and so on.
+#[test]
+fn whoever_speaks_of_an_unknown_session_is_told_unless_that_is_over() {
+    let stream = StreamId {
+        session: SessionId(3),
+        attempt: 2,
+    };
+    let said = |body| Frame { stream, body }.unknown();
+    let told = said(Body::Alive { limited: true }).expect("it lives");
+    assert_eq!(told.stream, stream);
+    let unknown = AbortCode::UnknownSession;
+    assert!(matches!(&told.body, Body::Abort { code, .. } if *code == unknown));
+    assert_eq!(told.unknown(), None);
+}
+
 #[test]
 fn a_count_of_rows_that_can_not_be_there_is_refused_at_once() {
     let refused = RowsReader::new(Bytes::from_static(&[0xff; 40]));

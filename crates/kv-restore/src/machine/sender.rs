@@ -350,13 +350,7 @@ impl Sender {
 
     fn received(&mut self, now: Now, frame: Frame, out: &mut Vec<Action>) {
         if frame.stream != self.request.stream {
-            if !matches!(frame.body, Body::Abort { .. }) {
-                let body = Body::Abort {
-                    code: AbortCode::UnknownSession,
-                    text: String::new(),
-                };
-                out.push(Action::Send(Frame { body, ..frame }));
-            }
+            out.extend(frame.unknown().map(Action::Send));
             return;
         }
         if self.stage == Stage::Over {

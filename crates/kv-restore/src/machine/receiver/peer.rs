@@ -46,14 +46,8 @@ impl Receiver {
 
     pub(super) fn received(&mut self, now: Now, frame: Frame, out: &mut Vec<Action>) {
         if frame.stream.session != self.session {
-            // A leftover of an older session: its sender must learn that nobody listens.
-            if !matches!(frame.body, Body::Abort { .. }) {
-                let body = Body::Abort {
-                    code: AbortCode::UnknownSession,
-                    text: String::new(),
-                };
-                out.push(Action::Send(Frame { body, ..frame }));
-            }
+            // A leftover of an older session.
+            out.extend(frame.unknown().map(Action::Send));
             return;
         }
         if matches!(self.stage, Stage::Over | Stage::Told) {
