@@ -39,9 +39,12 @@ pub struct Options {
     pub checkpoint_bytes: u64,
     /// How long the last word is repeated to a peer that may have missed it.
     pub tombstone: Duration,
-    /// How often a broken transfer is resumed, beside once at each further source.
+    /// How often in turn a broken transfer is resumed, beside once at each further source:
+    /// counted from the last rows that the target took, so that a long transfer may break
+    /// any number of times as long as it goes on in between.
     pub reconnects: u32,
-    /// The pause before that, doubled each time up to 64 of it.
+    /// The pause before a source is asked again, doubled each time up to 64 of it; rows that
+    /// the target took make it short again.
     pub reconnect_after: Duration,
 }
 
@@ -93,7 +96,7 @@ impl Options {
         self
     }
 
-    /// Sets how often a broken transfer is resumed.
+    /// Sets how often in turn a broken transfer is resumed without a row in between.
     #[must_use]
     pub fn with_reconnects(mut self, reconnects: u32) -> Self {
         self.reconnects = reconnects;

@@ -143,6 +143,8 @@ pub struct Receiver {
     hold: bool,
     link: Link,
     attempt: u32,
+    // How often a source was lost since rows were last loaded.
+    in_vain: u32,
     intake: Intake,
     queue: VecDeque<Chunk>,
     // Loaded, or being loaded, since the last point.
@@ -178,6 +180,7 @@ impl Receiver {
             hold: false,
             link: Link::Down,
             attempt: 0,
+            in_vain: 0,
             queue: VecDeque::new(),
             since_point: 0,
             begun: false,

@@ -199,15 +199,17 @@ impl Receiver {
             ErrorKind::SourceGone => 0,
             _ => self.options.reconnects,
         };
-        let attempts = again.saturating_add(self.sources - 1);
-        if !elsewhere || self.attempt >= attempts {
+        let allowed = again.saturating_add(self.sources - 1);
+        if !elsewhere || self.in_vain >= allowed {
             return self.fail(now, failure, out);
         }
         self.attempt += 1;
-        let Some(doublings) = self.attempt.checked_sub(self.sources) else {
+        self.in_vain += 1;
+        if self.attempt < self.sources {
             return self.connect(now, out);
-        };
+        }
         // It was asked before: whoever refuses at once is not asked in a loop.
+        let doublings = self.in_vain.saturating_sub(self.sources);
         let pause = self.options.reconnect_after;
         let pause = pause.saturating_mul(1 << doublings.min(6));
         self.link = Link::Pausing;

@@ -86,6 +86,7 @@ impl Receiver {
             return self.fail(now, failure, out);
         }
         self.intake.free(bytes);
+        self.in_vain = 0;
         if self.link == Link::Streaming && !self.intake.is_complete() {
             self.repeat(now, out);
         }

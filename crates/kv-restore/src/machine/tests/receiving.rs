@@ -470,6 +470,56 @@ fn s56_a_source_that_refuses_at_once_is_asked_again_after_pauses_that_grow() {
     rig.failed(ErrorKind::Transport);
 }
 
+// Catches: reconnects that are counted over the whole of a transfer; pauses that stay long.
+#[test]
+fn a_transfer_that_goes_on_between_its_breaks_may_break_any_number_of_times() {
+    let mut rig = Rig::new(Options::default().with_reconnects(2), 1);
+    rig.on(Event::Opened(Ok(Opening::Fresh)));
+    let mut script = Script::new();
+    for attempt in 0..1_000 {
+        rig.on(Event::Connected(attempt, Ok(())));
+        script.seq = 0;
+        let body = script.chunk(&[row(0, &format!("{attempt:04}"))]);
+        let stream = StreamId { attempt, ..STREAM };
+        rig.on(Event::Received(Frame { stream, body }));
+        rig.on(Event::Broken(attempt, ErrorKind::Transport.into()));
+        rig.wait(second(1));
+    }
+    assert!(rig.ended.is_none(), "{:?}", rig.ended);
+    assert_eq!(rig.loaded.len(), 1_000);
+    assert_eq!(rig.connects.len(), 1_001, "each after the shortest pause");
+    // From here on nothing comes: two more, and it is over.
+    for more in 0..2 {
+        let attempt = rig.core.attempt();
+        rig.on(Event::Connected(attempt, Ok(())));
+        rig.on(Event::Broken(attempt, ErrorKind::Transport.into()));
+        assert_eq!(rig.ended.is_none(), more == 0, "{:?}", rig.ended);
+        rig.wait(second(1));
+    }
+    rig.failed(ErrorKind::Transport);
+}
+
+// Catches: signs of life that count as if they were rows.
+#[test]
+fn a_source_that_only_says_that_it_lives_between_its_breaks_is_given_up() {
+    let mut rig = Rig::new(Options::default().with_reconnects(3), 1);
+    rig.on(Event::Opened(Ok(Opening::Fresh)));
+    let mut attempts = 0;
+    while rig.ended.is_none() {
+        let attempt = rig.core.attempt();
+        let stream = StreamId { attempt, ..STREAM };
+        rig.on(Event::Connected(attempt, Ok(())));
+        for body in [Body::Offer { totals: None }, Body::Alive { limited: true }] {
+            rig.on(Event::Received(Frame { stream, body }));
+        }
+        rig.on(Event::Broken(attempt, ErrorKind::Transport.into()));
+        rig.wait(second(10));
+        attempts += 1;
+        assert!(attempts < 10, "it is asked for ever");
+    }
+    assert_eq!(attempts, 4);
+}
+
 // Mutant: whoever does not have it is asked again.
 #[test]
 fn s46_a_source_that_does_not_have_it_is_asked_once() {
