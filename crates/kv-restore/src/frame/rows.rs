@@ -21,6 +21,10 @@ pub struct Row {
     pub entry: Entry,
 }
 
+// The documentation says so.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Row>() == 72);
+
 /// Writes the part of a row that its digest covers.
 pub(crate) fn put_row(into: &mut BytesMut, entry: &Entry) {
     into.put_u32(length(&entry.key));
@@ -35,6 +39,13 @@ fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
+/// How many bytes a chunk of these rows has.
+pub(crate) fn chunk_bytes(rows: &[Row]) -> usize {
+    let each = KEYSPACE_BYTES + ROW_HEAD_BYTES;
+    let bytes = |row: &Row| each + row.entry.key.len() + row.entry.value.len();
+    COUNT_BYTES + rows.iter().map(bytes).sum::<usize>()
+}
+
 /// Collects the rows of one chunk.
 #[derive(Debug)]
 pub(crate) struct RowsWriter {
@@ -43,8 +54,9 @@ pub(crate) struct RowsWriter {
 }
 
 impl RowsWriter {
+    /// Takes room for so many bytes, all of which are kept as long as the chunk is.
     pub(crate) fn new(capacity: usize) -> Self {
-        let mut bytes = BytesMut::with_capacity(capacity.saturating_add(COUNT_BYTES));
+        let mut bytes = BytesMut::with_capacity(capacity);
         bytes.put_u32(0);
         Self { bytes, count: 0 }
     }
@@ -67,82 +79,105 @@ impl RowsWriter {
     }
 }
 
+/// The rows of a chunk, to be loaded. Their keys and values share it.
+///
+/// A [`Row`] takes 72 bytes beside those, several times what a small row has on the wire, so
+/// that only what is loaded next is taken apart.
+pub(crate) fn rows(chunk: &Bytes) -> Result<Vec<Row>, FrameError> {
+    let mut reader = RowsReader::new(chunk)?;
+    let mut rows = Vec::with_capacity(reader.left());
+    while let Some(row) = reader.next()? {
+        let entry = Entry {
+            key: chunk.slice_ref(row.key),
+            value: chunk.slice_ref(row.value),
+        };
+        let keyspace = row.keyspace;
+        rows.push(Row { keyspace, entry });
+    }
+    Ok(rows)
+}
+
 /// Reads the rows of a chunk, one after another.
 ///
 /// The count is only compared with what is there, so that a large one costs nothing.
 #[derive(Debug)]
-pub(crate) struct RowsReader {
-    chunk: Bytes,
-    // Where the next row begins.
-    at: usize,
+pub(crate) struct RowsReader<'a> {
+    rest: &'a [u8],
     left: u32,
 }
 
 /// A row, and its bytes as the digest covers them.
 #[derive(Debug)]
 pub(crate) struct ReadRow<'a> {
-    pub(crate) row: Row,
+    pub(crate) keyspace: u16,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
     pub(crate) encoded: &'a [u8],
 }
 
-impl RowsReader {
-    pub(crate) fn new(chunk: Bytes) -> Result<Self, FrameError> {
+impl<'a> RowsReader<'a> {
+    pub(crate) fn new(chunk: &'a [u8]) -> Result<Self, FrameError> {
         let mut reader = Self {
-            chunk,
-            at: 0,
+            rest: chunk,
             left: 0,
         };
-        reader.left = u32::from_be_bytes(*reader.take()?);
+        reader.left = reader.number()?;
         let least = u64::from(reader.left)
             * u64::try_from(KEYSPACE_BYTES + ROW_HEAD_BYTES).unwrap_or(u64::MAX);
-        if least > u64::try_from(reader.chunk.len() - reader.at).unwrap_or(u64::MAX) {
+        if least > u64::try_from(reader.rest.len()).unwrap_or(u64::MAX) {
             return Err(FrameError::Invalid("more rows than bytes"));
         }
         Ok(reader)
     }
 
+    /// How many rows are to come.
+    fn left(&self) -> usize {
+        usize::try_from(self.left).unwrap_or(usize::MAX)
+    }
+
     /// The next row; `None` at the end, which must be the end of the bytes too.
     ///
-    /// Its key and value share the chunk, and nothing else is counted or copied: a chunk has
-    /// thousands of rows.
-    pub(crate) fn next(&mut self) -> Result<Option<ReadRow<'_>>, FrameError> {
+    /// Nothing is counted or copied: a chunk has thousands of rows.
+    pub(crate) fn next(&mut self) -> Result<Option<ReadRow<'a>>, FrameError> {
         if self.left == 0 {
-            return match self.at == self.chunk.len() {
+            return match self.rest.is_empty() {
                 true => Ok(None),
                 false => Err(FrameError::Invalid("bytes after the end")),
             };
         }
         self.left -= 1;
-        let keyspace = u16::from_be_bytes(*self.take()?);
-        let start = self.at;
-        let key = u32::from_be_bytes(*self.take()?);
-        let value = u32::from_be_bytes(*self.take()?);
-        let key = self.share(key)?;
-        let value = self.share(value)?;
-        let encoded = self.chunk.get(start..self.at);
+        let keyspace = u16::from_be_bytes(*self.array()?);
+        let row = self.rest;
+        let key = self.number()?;
+        let value = self.number()?;
+        let key = self.take(key)?;
+        let value = self.take(value)?;
+        let encoded = row.len() - self.rest.len();
         Ok(Some(ReadRow {
-            row: Row {
-                keyspace,
-                entry: Entry { key, value },
-            },
-            encoded: encoded.unwrap_or_default(),
+            keyspace,
+            key,
+            value,
+            encoded: row.get(..encoded).unwrap_or_default(),
         }))
     }
 
-    fn take<const N: usize>(&mut self) -> Result<&[u8; N], FrameError> {
-        let rest = self.chunk.get(self.at..).unwrap_or_default();
-        let taken = rest.first_chunk().ok_or(FrameError::Truncated)?;
-        self.at += N;
+    fn number(&mut self) -> Result<u32, FrameError> {
+        self.array().copied().map(u32::from_be_bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], FrameError> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(FrameError::Truncated)?;
+        self.rest = rest;
         Ok(taken)
     }
 
-    fn share(&mut self, length: u32) -> Result<Bytes, FrameError> {
+    fn take(&mut self, length: u32) -> Result<&'a [u8], FrameError> {
         let length = usize::try_from(length).map_err(|_| FrameError::Truncated)?;
-        if length > self.chunk.len() - self.at {
-            return Err(FrameError::Truncated);
-        }
-        let start = self.at;
-        self.at += length;
-        Ok(self.chunk.slice(start..self.at))
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(length)
+            .ok_or(FrameError::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
     }
 }

@@ -7,6 +7,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use bytes::Bytes;
+
 use super::{Now, Options, Stop, earliest, pace::Pace, passed};
 use crate::{
     Digest, ErrorKind, Failure, Mutant, Phase, Resume, Seal, SessionId, SnapshotRef, StreamId,
@@ -123,10 +125,11 @@ enum Link {
     Streaming,
 }
 
-/// Rows that wait to be loaded.
+/// Rows that wait to be loaded, as they came: taken apart, small ones would take several
+/// times the memory that they were given credit for.
 #[derive(Debug)]
 struct Chunk {
-    rows: Vec<Row>,
+    rows: Bytes,
     bytes: u64,
     // Where a transfer would go on behind them.
     after: Option<Resume>,

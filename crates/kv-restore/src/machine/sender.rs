@@ -8,8 +8,14 @@ use bytes::Bytes;
 use super::{Now, Options, Stop, earliest, passed};
 use crate::{
     Digest, ErrorKind, Failure, Mutant, Resume, SnapshotRef, StreamId, digest,
-    frame::{AbortCode, Body, Frame, Row, rows::RowsWriter},
+    frame::{
+        AbortCode, Body, Frame, Row,
+        rows::{RowsWriter, chunk_bytes},
+    },
 };
+
+// A receiver may ask for chunks that are smaller than what it takes to keep one.
+const UNACKED_MAX: usize = 1_024;
 
 /// What a receiver asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -296,6 +302,7 @@ impl Sender {
         // What may have to be sent again is kept, and a receiver that says that it takes
         // everything and takes nothing must not fill our memory.
         let has_room = self.unacked_bytes < self.options.window_bytes
+            && self.unacked.len() < UNACKED_MAX
             || self.unacked.is_empty()
             || Mutant::FlightNotBounded.is_on();
         let may_send = has_credit && has_room;
@@ -321,7 +328,8 @@ impl Sender {
             return;
         }
         self.rows += u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        let mut writer = RowsWriter::new(usize::try_from(self.request.chunk_bytes).unwrap_or(0));
+        // Exactly: what is kept until it is acknowledged is counted by its length.
+        let mut writer = RowsWriter::new(chunk_bytes(&rows));
         for row in &rows {
             let seed = self.seeds.get(usize::from(row.keyspace));
             writer.add(row, seed.copied().unwrap_or_default(), &mut self.totals);

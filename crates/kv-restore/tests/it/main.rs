@@ -18,6 +18,7 @@ mod content;
 mod full;
 mod kit;
 mod load;
+mod memory;
 mod naive;
 #[cfg(feature = "openraft")]
 mod raft;

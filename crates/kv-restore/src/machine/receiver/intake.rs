@@ -4,14 +4,14 @@ use bytes::Bytes;
 
 use crate::{
     Damage, Digest, ErrorKind, Failure, Mutant, Position, Resume, SnapshotRef, digest,
-    frame::{FrameError, Row, rows::RowsReader},
+    frame::{FrameError, rows::RowsReader},
 };
 
 /// What became of a chunk or an end.
 #[derive(Debug)]
 pub(super) enum Taken {
-    /// It is in order, and these are its rows.
-    Rows(Vec<Row>),
+    /// It is in order, with all its rows.
+    Rows(Bytes),
     /// Everything came, and adds up.
     End,
     /// It came before.
@@ -118,48 +118,39 @@ impl Intake {
             return Err(ErrorKind::Corrupt(Damage::Chunk).into());
         }
         self.received += u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        let rows = self.rows(rows)?;
+        self.check(&rows)?;
         self.next = seq + 1;
         Ok(Taken::Rows(rows))
     }
 
-    /// All rows of a chunk, or none: what is wrong with one leaves nothing counted.
-    fn rows(&mut self, chunk: Bytes) -> Result<Vec<Row>, Failure> {
+    /// Counts all rows of a chunk, or none: what is wrong with one leaves nothing counted.
+    fn check(&mut self, chunk: &[u8]) -> Result<(), Failure> {
         let unreadable =
             |error: FrameError| Failure::new(ErrorKind::Corrupt(Damage::Chunk), error.to_string());
         let mut reader = RowsReader::new(chunk).map_err(unreadable)?;
-        let mut rows: Vec<Row> = Vec::new();
         let mut totals = self.totals;
-        while let Some(read) = reader.next().map_err(unreadable)? {
-            let row = read.row;
+        let before = self.last.as_ref();
+        let mut last = before.map(|it| (it.keyspace, it.key.as_ref()));
+        while let Some(row) = reader.next().map_err(unreadable)? {
             let seed = match self.seeds.get(usize::from(row.keyspace)) {
                 Some(seed) => *seed,
                 None if Mutant::BoundaryNotChecked.is_on() => 0,
                 None => return Err(ErrorKind::Corrupt(Damage::Boundary).into()),
             };
-            let at = (row.keyspace, &row.entry.key);
-            let ascends = match rows.last() {
-                Some(last) => (last.keyspace, &last.entry.key) < at,
-                None => self
-                    .last
-                    .as_ref()
-                    .is_none_or(|last| (last.keyspace, &last.key) < at),
-            };
-            if !ascends && !Mutant::OrderNotChecked.is_on() {
+            let at = (row.keyspace, row.key);
+            if last.is_some_and(|last| last >= at) && !Mutant::OrderNotChecked.is_on() {
                 return Err(ErrorKind::Corrupt(Damage::Order).into());
             }
-            let bytes = row.entry.key.len() + row.entry.value.len();
-            totals.add_encoded(seed, read.encoded, bytes);
-            rows.push(row);
+            totals.add_encoded(seed, row.encoded, row.key.len() + row.value.len());
+            last = Some(at);
         }
+        // A copy, which keeps no chunk in memory.
+        self.last = last.map(|(keyspace, key)| Position {
+            keyspace,
+            key: Bytes::copy_from_slice(key),
+        });
         self.totals = totals;
-        if let Some(last) = rows.last() {
-            self.last = Some(Position {
-                keyspace: last.keyspace,
-                key: last.entry.key.clone(),
-            });
-        }
-        Ok(rows)
+        Ok(())
     }
 
     /// `expected` is what the request said, if it said anything.
@@ -195,7 +186,10 @@ mod tests {
     use pop_store::Entry;
 
     use super::*;
-    use crate::{SnapshotId, frame::rows::RowsWriter};
+    use crate::{
+        SnapshotId,
+        frame::{Row, rows::RowsWriter},
+    };
 
     fn row(keyspace: u16, key: &'static [u8]) -> Row {
         Row {

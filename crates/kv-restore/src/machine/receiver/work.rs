@@ -1,7 +1,7 @@
 //! What our own side does: it makes room, loads what came, and switches to it.
 
 use super::{Action, Chunk, Installed, Link, Opening, Receiver, Stage};
-use crate::{Failure, Mutant, Seal, machine::Now};
+use crate::{Damage, ErrorKind, Failure, Mutant, Seal, frame::rows, machine::Now};
 
 impl Receiver {
     pub(super) fn start(&mut self, now: Now, out: &mut Vec<Action>) {
@@ -66,6 +66,14 @@ impl Receiver {
             && self.local.is_none()
             && let Some(Chunk { rows, bytes, after }) = self.queue.pop_front()
         {
+            let rows = match rows::rows(&rows) {
+                Ok(rows) => rows,
+                // It was read before, when it came.
+                Err(error) => {
+                    let kind = ErrorKind::Corrupt(Damage::Chunk);
+                    return self.fail(now, Failure::new(kind, error.to_string()), out);
+                }
+            };
             self.local = Some(now + self.options.load_within);
             self.since_point += bytes;
             let due = self.since_point >= self.options.checkpoint_bytes;
