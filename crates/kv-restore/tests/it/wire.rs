@@ -157,6 +157,22 @@ async fn s24_a_source_that_breaks_in_the_middle_is_followed_by_another_which_sen
     check_goes_on(&[leader(), other()], 0).await;
 }
 
+// Catches: reconnects that are counted over the whole of a transfer.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_cut_again_and_again_goes_on_as_long_as_rows_come() {
+    let world = World::filled().await;
+    let cut = Bytes::CutAt(3_000);
+    let (outcome, passed) = restored_with(&world, cut, cut, &[leader()], 1).await;
+    outcome.unwrap();
+    assert!(world.same().await);
+    assert!(passed.len() > 4, "{passed:?}");
+    let world = World::filled().await;
+    let cut = Bytes::CutAt(500);
+    let (outcome, passed) = restored_with(&world, cut, cut, &[leader()], 1).await;
+    failed(outcome, ErrorKind::Transport);
+    assert_eq!(passed.len(), 2, "no row in {passed:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_goes_over_a_stream_of_bytes() {
     let world = World::filled().await;
