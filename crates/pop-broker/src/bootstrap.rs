@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kv_restore::{Digest, Progress, SnapshotRef, Target, transport::Transport};
+use kv_restore::{Digest, Progress, Seal, SnapshotId, SnapshotRef, Target, transport::Transport};
 use pop_store::Store;
 
 use crate::{
@@ -55,6 +55,18 @@ pub enum BootstrapError {
     /// The folder has data.
     #[error("the folder has data already: choose another, or add --replace to give that up")]
     NotEmpty,
+    /// The folder took over what was handed over to it, and is served or may be.
+    #[error(
+        "the folder took over snapshot {snapshot} already and is its owner, and the source does \
+         not say that it gave it ({error}): serve the folder if that is what was wanted; else \
+         choose another, or add --replace to give that up"
+    )]
+    Owned {
+        /// What it took over.
+        snapshot: SnapshotId,
+        /// What the source said.
+        error: SourceError,
+    },
     /// The folder has a later owner than the source is.
     #[error(
         "the folder belongs to epoch {folder}, and the source is of epoch {source_epoch}: it is a \
@@ -123,11 +135,19 @@ async fn fill(
     options: &BootstrapOptions,
     watch: impl FnMut(&Progress),
 ) -> Result<Bootstrapped, BootstrapError> {
-    let standing = owner::standing(store).await?;
-    if options.handover.is_some()
-        && let Some(made) = go_on(source, store, &standing).await?
-    {
-        return Ok(made);
+    let rows = owner::Rows::read(store).await?;
+    let standing = rows.standing();
+    if options.handover.is_some() {
+        let made = match (&standing, rows.taken()) {
+            (Standing::Awaiting { seal, .. }, _) => go_on(source, store, seal).await?,
+            (Standing::Own(_), Some((seal, receipt))) => {
+                is_done(source, seal, receipt, options).await?
+            }
+            _ => None,
+        };
+        if let Some(made) = made {
+            return Ok(made);
+        }
     }
     // What was installed and never served is nobody's yet, and comes again.
     let spare = matches!(standing, Standing::Copy(_) | Standing::Awaiting { .. });
@@ -167,11 +187,8 @@ async fn fill(
 async fn go_on(
     source: &Source,
     store: &Arc<dyn Store>,
-    standing: &Standing,
+    seal: &Seal,
 ) -> Result<Option<Bootstrapped>, BootstrapError> {
-    let Standing::Awaiting { seal, .. } = standing else {
-        return Ok(None);
-    };
     let at = crate::space::of_seal(seal)?;
     let receipt = match source.receipt(&at).await {
         Ok(receipt) => receipt,
@@ -180,11 +197,37 @@ async fn go_on(
         Err(error) => return Err(error.into()),
     };
     adopt(machine::Target::Awaiting, store, &receipt).await?;
-    Ok(Some(Bootstrapped {
+    Ok(Some(finished(at, seal)))
+}
+
+/// Whether this very handover came to its end before, as when the command was killed before
+/// it said so.
+async fn is_done(
+    source: &Source,
+    seal: &Seal,
+    digest: &str,
+    options: &BootstrapOptions,
+) -> Result<Option<Bootstrapped>, BootstrapError> {
+    let at = crate::space::of_seal(seal)?;
+    match source.receipt(&at).await {
+        Ok(receipt) if Receipt::read(&receipt).is_some_and(|it| it.digest() == digest) => {
+            Ok(Some(finished(at, seal)))
+        }
+        Err(error) if !options.replace => Err(BootstrapError::Owned {
+            snapshot: at.id,
+            error,
+        }),
+        // The folder has data, or is to have others.
+        _ => Ok(None),
+    }
+}
+
+fn finished(at: SnapshotRef, seal: &Seal) -> Bootstrapped {
+    Bootstrapped {
         at,
         totals: seal.totals,
         finished: true,
-    }))
+    }
 }
 
 /// Moves the rows, all or none.
@@ -246,9 +289,10 @@ async fn adopt(
     let receipt = receipt.map_err(BrokerError::from)?;
     let finished = owner::finish(store, Some(receipt)).await;
     let (state, _) = state.step(match &finished {
-        Ok(()) => TargetEvent::Adopted,
+        Ok(_) => TargetEvent::Adopted,
         Err(_) => TargetEvent::Failed,
     });
     tracing::info!(?state, "what was handed over was to be taken");
-    Ok(finished?)
+    finished?;
+    Ok(())
 }

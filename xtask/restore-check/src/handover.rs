@@ -153,9 +153,7 @@ impl World<'_> {
         let after = moment(std::time::Duration::from_millis(150), random)?;
         let kills = u32::from(self.program.kill(&ask, after).await?);
         let end = self.program.begin(&ask)?.end().await?;
-        // Taken back before the kill, or by the run that was not killed.
-        let is_undone = end.said.contains("was not handed over");
-        ensure!(end.is_success || is_undone, "{ask:?}: {}", end.said);
+        ensure!(end.is_success, "{ask:?}: {}", end.said);
         if let Way::Undo = way {
             let source = self.look(Some(Victim::Source)).await?;
             ensure!(source == Source::Serves, "what was taken back: {source:?}");

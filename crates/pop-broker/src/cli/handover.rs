@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use pop_broker::{OpenStore, handover::operator, transfer::Location};
+use pop_broker::{
+    OpenStore,
+    handover::operator::{self, Step},
+    transfer::Location,
+};
 
 use super::{Failure, exit::EXIT_CODES, say, transfer::block_on};
 
@@ -11,7 +15,8 @@ use super::{Failure, exit::EXIT_CODES, say, transfer::block_on};
 ///
 /// `bootstrap --handover` needs none of it as long as both sides live: running it again goes
 /// on where it was. If the source is down and its folder is retired, `serve` on that folder
-/// tells the receipt.
+/// tells the receipt. Each of these may be killed and typed again: what was done already is
+/// said to be so.
 #[derive(Args, Debug)]
 #[command(after_long_help = after_help())]
 pub(super) struct Handover {
@@ -80,18 +85,26 @@ impl Handover {
                 let opener = opener(&to)?;
                 block_on(async {
                     let finished = operator::finish(opener.as_ref(), receipt.as_deref());
-                    Ok(finished.await?)
+                    let since = match finished.await? {
+                        Step::Done => "now",
+                        Step::DoneBefore => "already",
+                    };
+                    say(&format!("{to} is the owner {since}: serve it"));
+                    Ok(())
                 })?;
-                say(&format!("{to} is the owner now: serve it"));
             }
             Command::Undo { at, yes } => {
                 let what = "if the broker that this folder was handed over to serves, too, there are two owners of its messages";
                 Failure::unless_sure(yes, what)?;
                 let opener = opener(&at)?;
                 block_on(async {
-                    let epoch = operator::undo(opener.as_ref()).await?;
+                    let (epoch, step) = operator::undo(opener.as_ref()).await?;
+                    let since = match step {
+                        Step::Done => "again",
+                        Step::DoneBefore => "again already",
+                    };
                     say(&format!(
-                        "{at} is the owner again, as epoch {epoch}: serve it"
+                        "{at} is the owner {since}, as epoch {epoch}: serve it"
                     ));
                     Ok(())
                 })?;

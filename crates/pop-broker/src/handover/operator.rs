@@ -1,17 +1,21 @@
-//! What is left to an operator when a handover was cut off between its two marks.
+//! What is left to an operator when a handover was cut off between its two marks. Each may
+//! be killed at any moment, and is typed again.
 
 use crate::{
     BrokerError, OpenStore,
     owner::{self, NotOwner, Receipt},
 };
 
+pub use crate::owner::Step;
+
 /// Makes what was handed over the folder's own, with the receipt that its source told; or
 /// without one, if the source is gone for good.
 ///
 /// # Errors
 ///
-/// A receipt of something else, a folder that waits for none, or the store's.
-pub async fn finish(opener: &dyn OpenStore, receipt: Option<&str>) -> Result<(), BrokerError> {
+/// A receipt of something else, a folder that waits for none and took over nothing, or the
+/// store's.
+pub async fn finish(opener: &dyn OpenStore, receipt: Option<&str>) -> Result<Step, BrokerError> {
     let read = |text: &str| {
         let unreadable = "a receipt has 32 hexadecimal digits, as the source tells it at its start";
         Receipt::read(text).ok_or(NotOwner::Nothing(unreadable))
@@ -29,7 +33,7 @@ pub async fn finish(opener: &dyn OpenStore, receipt: Option<&str>) -> Result<(),
 /// # Errors
 ///
 /// A folder that was not handed over, or the store's.
-pub async fn undo(opener: &dyn OpenStore) -> Result<u64, BrokerError> {
+pub async fn undo(opener: &dyn OpenStore) -> Result<(u64, Step), BrokerError> {
     let store = opener.open().await?;
     let undone = owner::undo(&store).await;
     store.close().await?;

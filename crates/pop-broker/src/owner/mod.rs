@@ -8,6 +8,7 @@
 
 mod receipt;
 mod record;
+mod step;
 
 use kv_restore::{Epoch, Seal, SnapshotId, Target};
 use pop_model::StoredValue;
@@ -17,12 +18,11 @@ use std::sync::Arc;
 pub(crate) use receipt::Receipt;
 pub(crate) use record::Owner;
 pub use record::Retired;
+pub use step::Step;
+pub(crate) use step::{finish, undo};
 
-use crate::{
-    BrokerError,
-    space::{SEALS, SPACE, SpaceMeta},
-};
-use record::{OWNER, RETIRED};
+use crate::space::{SEALS, SPACE, SpaceMeta};
+use record::{OWNER, RETIRED, UNDONE};
 
 /// What the rows of a folder say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,30 +111,66 @@ fn decide(owner: Owner, retired: Option<Retired>, seal: Option<(Seal, SpaceMeta)
     }
 }
 
-/// Reads where a store stands. One without a keyspace for seals is nobody else's.
+/// All that a folder says of whose its content is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rows {
+    owner: Owner,
+    retired: Option<Retired>,
+    // The last mark that was taken back.
+    undone: Option<Retired>,
+    seal: Option<(Seal, SpaceMeta)>,
+}
+
+impl Rows {
+    /// Reads them. A store without a keyspace for seals has none, and is nobody else's.
+    ///
+    /// # Errors
+    ///
+    /// The store's, or rows that can't be read.
+    pub(crate) async fn read(store: &Arc<dyn Store>) -> pop_store::Result<Self> {
+        if !store.keyspaces().contains(&SEALS) {
+            return Ok(Self::default());
+        }
+        let owner: Option<Owner> = get_value(store.as_ref(), SEALS, &OWNER).await?;
+        let target = Target::new(Arc::clone(store)).with_seals(SEALS);
+        let seal = match target.installed(SPACE).await? {
+            None => None,
+            Some(seal) => {
+                let meta = SpaceMeta::from_bytes(&seal.meta);
+                let meta = meta.map_err(|error| {
+                    pop_store::Error::new(pop_store::ErrorKind::Incompatible, store.name(), "open")
+                        .with_detail(format!("what was installed: {error}"))
+                })?;
+                Some((seal, meta))
+            }
+        };
+        Ok(Self {
+            owner: owner.unwrap_or_default(),
+            retired: get_value(store.as_ref(), SEALS, &RETIRED).await?,
+            undone: get_value(store.as_ref(), SEALS, &UNDONE).await?,
+            seal,
+        })
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        decide(self.owner, self.retired.clone(), self.seal.clone())
+    }
+
+    /// What was handed over to this folder and became its own, and the digest of its receipt.
+    pub(crate) fn taken(&self) -> Option<(&Seal, &str)> {
+        let (seal, meta) = self.seal.as_ref()?;
+        let receipt = meta.handover.as_deref()?;
+        (self.owner.adopted == Some(seal.snapshot)).then_some((seal, receipt))
+    }
+}
+
+/// Reads where a store stands.
 ///
 /// # Errors
 ///
 /// The store's, or rows that can't be read.
 pub(crate) async fn standing(store: &Arc<dyn Store>) -> pop_store::Result<Standing> {
-    if !store.keyspaces().contains(&SEALS) {
-        return Ok(Standing::Own(Owner::default()));
-    }
-    let owner: Option<Owner> = get_value(store.as_ref(), SEALS, &OWNER).await?;
-    let retired: Option<Retired> = get_value(store.as_ref(), SEALS, &RETIRED).await?;
-    let target = Target::new(Arc::clone(store)).with_seals(SEALS);
-    let seal = match target.installed(SPACE).await? {
-        None => None,
-        Some(seal) => {
-            let meta = SpaceMeta::from_bytes(&seal.meta);
-            let meta = meta.map_err(|error| {
-                pop_store::Error::new(pop_store::ErrorKind::Incompatible, store.name(), "open")
-                    .with_detail(format!("what was installed: {error}"))
-            })?;
-            Some((seal, meta))
-        }
-    };
-    Ok(decide(owner.unwrap_or_default(), retired, seal))
+    Ok(Rows::read(store).await?.standing())
 }
 
 /// The epoch of whoever owns the content of a store.
@@ -187,6 +223,7 @@ fn adopted(seal: &Seal) -> Owner {
 pub(crate) fn put_owner(batch: &mut WriteBatch, owner: &Owner) {
     batch.put(SEALS, OWNER, owner.encode());
     batch.delete(SEALS, RETIRED);
+    batch.delete(SEALS, UNDONE);
 }
 
 /// Marks a folder as not to be served any more. On `Ok` the mark survives a power cut.
@@ -194,51 +231,6 @@ pub(crate) async fn retire(store: &dyn Store, retired: &Retired) -> pop_store::R
     let mut batch = WriteBatch::new();
     batch.put(SEALS, RETIRED, retired.encode());
     store.write(batch, Durability::Synced).await
-}
-
-/// Makes what was handed over this folder's own, because its source is retired.
-///
-/// # Errors
-///
-/// A receipt of something else, a folder that waits for none, or the store's.
-pub(crate) async fn finish(
-    store: &Arc<dyn Store>,
-    receipt: Option<Receipt>,
-) -> Result<(), BrokerError> {
-    let (seal, digest) = match standing(store).await? {
-        Standing::Awaiting { seal, receipt } => (seal, receipt),
-        // Nothing is lost by hearing it twice.
-        Standing::Own(owner) if owner.adopted.is_some() => return Ok(()),
-        _ => return Err(NotOwner::Nothing("this folder waits for no receipt").into()),
-    };
-    if receipt.is_some_and(|it| it.digest() != digest) {
-        let snapshot = seal.snapshot;
-        return Err(NotOwner::Receipt { snapshot }.into());
-    }
-    let mut batch = WriteBatch::new();
-    put_owner(&mut batch, &adopted(&seal));
-    Ok(store.write(batch, Durability::Synced).await?)
-}
-
-/// Takes a retired folder back into service, with an epoch above that of the owner that it
-/// was handed to.
-///
-/// # Errors
-///
-/// A folder that is not retired, or the store's.
-pub(crate) async fn undo(store: &Arc<dyn Store>) -> Result<u64, BrokerError> {
-    let Standing::Retired(retired) = standing(store).await? else {
-        return Err(NotOwner::Nothing("this folder was not handed over").into());
-    };
-    let owner: Option<Owner> = get_value(store.as_ref(), SEALS, &OWNER).await?;
-    let owner = Owner {
-        epoch: retired.epoch.saturating_add(1),
-        adopted: owner.unwrap_or_default().adopted,
-    };
-    let mut batch = WriteBatch::new();
-    put_owner(&mut batch, &owner);
-    store.write(batch, Durability::Synced).await?;
-    Ok(owner.epoch)
 }
 
 impl From<&Retired> for NotOwner {

@@ -1,4 +1,4 @@
-//! What a folder says of its owner: two rows beside the seals.
+//! What a folder says of its owner: rows beside the seals.
 
 use bytes::{BufMut, Bytes};
 use kv_restore::SnapshotId;
@@ -11,6 +11,8 @@ use pop_model::{
 pub(super) const OWNER: Bytes = Bytes::from_static(b"owner");
 /// The key of [`Retired`].
 pub(super) const RETIRED: Bytes = Bytes::from_static(b"retired");
+/// The key of the last [`Retired`] that was taken back.
+pub(super) const UNDONE: Bytes = Bytes::from_static(b"undone");
 
 /// Whose the content of a folder is. A folder that was never filled from elsewhere nor
 /// handed over has none: its epoch is 0.

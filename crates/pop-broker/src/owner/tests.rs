@@ -92,7 +92,8 @@ async fn store_with(seal: &(Seal, SpaceMeta)) -> Arc<dyn Store> {
     to
 }
 
-// Mutants: any receipt is taken; the epoch stays that of before.
+// Catches: any receipt is taken, the second time too; the epoch stays that of before; what was
+// finished before its command was killed is an error.
 #[tokio::test]
 async fn what_was_handed_over_begins_with_its_receipt_alone() {
     let receipt = Receipt([9; 16]);
@@ -100,8 +101,13 @@ async fn what_was_handed_over_begins_with_its_receipt_alone() {
     let wrong = finish(&store, Some(Receipt([8; 16]))).await.unwrap_err();
     assert!(wrong.to_string().contains("not the receipt"), "{wrong}");
     assert!(standing(&store).await.unwrap().admit().is_err());
-    finish(&store, Some(receipt)).await.unwrap();
-    finish(&store, Some(receipt)).await.unwrap();
+    assert_eq!(finish(&store, Some(receipt)).await.unwrap(), Step::Done);
+    for receipt in [Some(receipt), None] {
+        let again = finish(&store, receipt).await.unwrap();
+        assert_eq!(again, Step::DoneBefore);
+    }
+    let wrong = finish(&store, Some(Receipt([8; 16]))).await.unwrap_err();
+    assert!(wrong.to_string().contains("not the receipt"), "{wrong}");
     let admission = standing(&store).await.unwrap().admit().unwrap();
     assert_eq!((admission.epoch, admission.adopt), (3, None));
 }
@@ -114,7 +120,51 @@ async fn a_folder_that_is_taken_back_is_ahead_of_the_one_that_had_it() {
     assert!(error.to_string().contains("not handed over"), "{error}");
     retire(store.as_ref(), &mark()).await.unwrap();
     assert!(standing(&store).await.unwrap().admit().is_err());
-    assert_eq!(undo(&store).await.unwrap(), 5);
+    assert_eq!(undo(&store).await.unwrap(), (5, Step::Done));
     let admission = standing(&store).await.unwrap().admit().unwrap();
     assert_eq!(admission.epoch, 5);
+    assert_eq!(undo(&store).await.unwrap(), (5, Step::DoneBefore));
+    // The next handover is taken back by itself.
+    let next = Retired { epoch: 6, ..mark() };
+    retire(store.as_ref(), &next).await.unwrap();
+    assert_eq!(undo(&store).await.unwrap(), (7, Step::Done));
+    assert_eq!(undo(&store).await.unwrap(), (7, Step::DoneBefore));
+}
+
+// Catches: a folder that has its own data, or a copy, for the owner of what was handed over;
+// an undo that is remembered of a content that was replaced.
+#[tokio::test]
+async fn a_copy_was_neither_finished_nor_taken_back() {
+    let store = store_with(&seal(7, 3, None)).await;
+    let not_undone = async || {
+        let error = undo(&store).await.unwrap_err();
+        assert!(error.to_string().contains("not handed over"), "{error}");
+        let error = finish(&store, None).await.unwrap_err();
+        assert!(
+            error.to_string().contains("waits for no receipt"),
+            "{error}"
+        );
+    };
+    not_undone().await;
+    retire(store.as_ref(), &mark()).await.unwrap();
+    let owner = standing(&store).await.unwrap().admit().unwrap().adopt;
+    let adopt = async || {
+        let mut batch = WriteBatch::new();
+        put_owner(&mut batch, &owner.unwrap());
+        store.write(batch, Durability::Synced).await.unwrap();
+    };
+    adopt().await;
+    not_undone().await;
+    let handed = Retired { epoch: 2, ..mark() };
+    retire(store.as_ref(), &handed).await.unwrap();
+    let error = finish(&store, None).await.unwrap_err();
+    assert!(
+        error.to_string().contains("handed over to elsewhere"),
+        "{error}"
+    );
+    assert_eq!(undo(&store).await.unwrap(), (3, Step::Done));
+    assert_eq!(undo(&store).await.unwrap(), (3, Step::DoneBefore));
+    // As after another copy of the same epoch.
+    adopt().await;
+    not_undone().await;
 }

@@ -243,6 +243,42 @@ async fn a_handover_keeps_every_answered_message_and_every_lease_and_the_old_fol
     }
 }
 
+/// The target of a handover may be killed when it is the owner and has not said so.
+/// Catches: the second one finds data that are not to be replaced; a source that says nothing
+/// is taken at its word.
+#[tokio::test]
+async fn a_handover_that_is_done_is_said_to_be_so_when_it_is_typed_again() {
+    let bench = Bench::new();
+    let mut broker = source(&bench, &[]);
+    ask(&broker, &["topic", "create", "orders"]);
+    let (url, to) = (url(&broker), to(&bench, "next"));
+    done(&bootstrap(&url, &to, &["--handover"]));
+    for flags in [&["--handover"][..], &["--handover", "--replace"]] {
+        let again = bootstrap(&url, &to, flags);
+        done(&again);
+        let said = String::from_utf8_lossy(&again.stdout);
+        assert!(said.contains("everything had come before"), "{said}");
+    }
+    let finish = [
+        "handover",
+        "finish",
+        "--to",
+        &to,
+        "--source-is-gone",
+        "--yes",
+    ];
+    let again = run(&finish);
+    done(&again);
+    let said = String::from_utf8_lossy(&again.stdout);
+    assert!(said.contains("is the owner already"), "{said}");
+    broker.signal("TERM").unwrap();
+    broker.end(END_MAX).await.unwrap();
+    let again = bootstrap(&url, &to, &["--handover"]);
+    refused(&again, 1, "is its owner");
+    let next = serve(&bench, "next");
+    assert!(ask(&next, &["topic", "list"]).contains("orders"));
+}
+
 /// Mutants: the undo goes back to the epoch of before; the epoch of a folder is not looked at.
 #[tokio::test]
 async fn a_folder_that_is_taken_back_can_not_be_overwritten_by_the_one_that_had_it() {
@@ -257,7 +293,11 @@ async fn a_folder_that_is_taken_back_can_not_be_overwritten_by_the_one_that_had_
     refused(&run(&["handover", "undo", "--at", &at]), 2, "--yes");
     done(&run(&["handover", "undo", "--at", &at, "--yes"]));
     let again = run(&["handover", "undo", "--at", &at, "--yes"]);
-    refused(&again, 10, "not handed over");
+    done(&again);
+    let said = String::from_utf8_lossy(&again.stdout);
+    assert!(said.contains("again already, as epoch 2"), "{said}");
+    let other = run(&["handover", "undo", "--at", &to, "--yes"]);
+    refused(&other, 10, "not handed over");
     let mut former = serve_data(&bench, "next");
     let back = bootstrap(&url(&former), &at, &["--replace"]);
     refused(&back, 1, "former owner");
