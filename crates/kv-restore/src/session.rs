@@ -28,6 +28,10 @@ pub struct Progress {
     pub rows: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
+    /// Rows of these that an earlier session had moved.
+    pub rows_before: u64,
+    /// Bytes of those.
+    pub bytes_before: u64,
 }
 
 impl Default for Progress {
@@ -38,6 +42,8 @@ impl Default for Progress {
             attempt: 0,
             rows: 0,
             bytes: 0,
+            rows_before: 0,
+            bytes_before: 0,
         }
     }
 }

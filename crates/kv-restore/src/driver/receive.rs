@@ -254,13 +254,15 @@ impl<P: Send> Session<P> {
         let Some(completer) = &self.completer else {
             return;
         };
-        let totals = self.core.totals();
+        let (totals, before) = (self.core.totals(), self.core.begun());
         completer.progress(Progress {
             phase: self.core.phase(),
             source: self.core.source(),
             attempt: self.core.attempt(),
             rows: totals.rows(),
             bytes: totals.bytes(),
+            rows_before: before.rows(),
+            bytes_before: before.bytes(),
         });
     }
 

@@ -226,6 +226,12 @@ impl Receiver {
         self.intake.totals()
     }
 
+    /// What those rows add up to that came before the session began.
+    #[must_use]
+    pub fn begun(&self) -> Digest {
+        self.intake.begun()
+    }
+
     /// How often it turned to a source, not counting the first time.
     #[must_use]
     pub fn attempt(&self) -> u32 {

@@ -1,13 +1,14 @@
 //! `backup`: the content of a store, in one file.
 
+mod left;
+
 use std::{
-    fmt::Display,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use clap::Args;
-use kv_restore::{Damage, ErrorKind, SnapshotId, Target};
+use kv_restore::{Damage, ErrorKind, Target};
 use pop_broker::data::{self, ByteRate, SourceUrl};
 use pop_broker::transfer::{
     Location, Manifest, Source, copy,
@@ -18,7 +19,7 @@ use pop_broker::transfer::{
 use super::{
     Exit, Failure, complain,
     exit::EXIT_CODES,
-    progress::{Meter, amount},
+    progress::{Meter, Moved, PROGRESS, amount, moved_line},
     remote::Remote,
     say,
     transfer::{block_on, close, not_moved, now, open_source, options},
@@ -32,7 +33,8 @@ use super::{
 /// manifest, NAME.toml, that says what is in it.
 ///
 /// What was cut is no loss: the same command goes on behind the last whole block, as long as
-/// no broker was on the folder in between.
+/// no broker was on the folder in between. One that was killed when its backup was done says
+/// so when it is typed again. Nothing else that has the name is ever written over.
 #[derive(Args, Debug)]
 #[command(after_long_help = after_help())]
 pub(super) struct Backup {
@@ -58,12 +60,25 @@ pub(super) struct Backup {
     remote: Remote,
 }
 
+/// A backup, and what was moved for it now.
+type Made = (BackupFile, Option<Moved>);
+
 impl Backup {
     pub(super) fn run(self) -> Result<(), Failure> {
-        block_on(self.make())
+        let (file, moved) = match left::untold(&self.to, &self.from) {
+            Some(file) => {
+                complain("an earlier command was cut when this backup was done");
+                (again(file)?, None)
+            }
+            None => block_on(self.make())?,
+        };
+        tell(&self.from, &file, moved);
+        // The last thing: killed before it, the same command says the same again.
+        file.told(&self.from)?;
+        left::tell_of_others(&self.to, &self.from)
     }
 
-    async fn make(self) -> Result<(), Failure> {
+    async fn make(&self) -> Result<Made, Failure> {
         if self.from.contains("://") {
             return self.make_of_broker().await;
         }
@@ -78,46 +93,32 @@ impl Backup {
         }
         let (_, store) = open_source(&from).await?;
         let source = Source::of_store(&store, now(), None).await?;
-        let file = self.make_of(&source).await?;
+        let made = self.make_of(&source).await?;
         drop(source);
         close(store.as_ref()).await?;
-        tell(&from, &file);
-        Ok(())
+        Ok(made)
     }
 
     /// Of a broker that runs, which keeps the snapshot for us.
-    async fn make_of_broker(self) -> Result<(), Failure> {
+    async fn make_of_broker(&self) -> Result<Made, Failure> {
         let url = self.from.parse::<SourceUrl>();
         let url = url.map_err(|error| Failure::because(Exit::Usage, &error))?;
         let broker = data::Source::new(url, &self.remote.credentials()?)?;
-        let held = broker.snapshot(self.cut()?).await?;
+        let cut = left::all(&self.to, &self.from)?.into_iter().next();
+        let held = broker.snapshot(cut.map(|(_, id)| id)).await?;
         let (at, peer) = (held.at.clone(), broker.peer());
         let source = Source::remote(at, peer, Arc::clone(&broker) as _, Box::new(()));
-        let file = self.make_of(&source).await?;
+        let made = self.make_of(&source).await?;
         held.done().await;
-        tell(broker.url(), &file);
-        Ok(())
+        Ok(made)
     }
 
-    async fn make_of(&self, source: &Source) -> Result<BackupFile, Failure> {
+    async fn make_of(&self, source: &Source) -> Result<Made, Failure> {
         let to = self.file(source)?;
         match already(&to, source)? {
-            Some(file) => Ok(file),
+            Some(file) => Ok((file, None)),
             None => self.write(source, &to).await,
         }
-    }
-
-    /// The snapshot of a backup that was cut, which its broker may still keep.
-    fn cut(&self) -> Result<Option<SnapshotId>, Failure> {
-        let drafts = match self.to.is_dir() {
-            true => self.drafts()?,
-            false => vec![self.to.clone()],
-        };
-        let mut snapshots = drafts.iter().filter_map(|it| Draft::snapshot_of(it));
-        let draft = snapshots.next().map(|it| it.id);
-        // A command that was killed when it was done left the backup itself.
-        let done = || Some(BackupFile::open(&self.to).ok()?.at().id);
-        Ok(draft.or_else(done))
     }
 
     /// The folder to read, or what was meant instead.
@@ -145,11 +146,9 @@ impl Backup {
                 Err(Failure::new(Exit::Usage, problem))
             });
         }
-        for to in self.drafts()? {
-            let draft = Draft::snapshot_of(&to);
-            if draft.is_some_and(|it| it.id == source.at().id) {
-                return Ok(to);
-            }
+        let all = left::all(&self.to, &self.from)?;
+        if let Some((to, _)) = all.into_iter().find(|(_, id)| *id == source.at().id) {
+            return Ok(to);
         }
         let taken: String = moment(now())
             .chars()
@@ -159,23 +158,7 @@ impl Backup {
         Ok(self.to.join(format!("pop-broker-{taken}Z.backup")))
     }
 
-    /// What was begun in the folder and is not done.
-    fn drafts(&self) -> Result<Vec<PathBuf>, Failure> {
-        let unreadable = |source| BackupError::Io {
-            path: self.to.clone(),
-            doing: "read",
-            source,
-        };
-        let mut drafts = Vec::new();
-        for entry in std::fs::read_dir(&self.to).map_err(unreadable)? {
-            let path = entry.map_err(unreadable)?.path();
-            let named = path.to_str().and_then(|it| it.strip_suffix(PARTIAL));
-            drafts.extend(named.map(PathBuf::from));
-        }
-        Ok(drafts)
-    }
-
-    async fn write(&self, source: &Source, to: &Path) -> Result<BackupFile, Failure> {
+    async fn write(&self, source: &Source, to: &Path) -> Result<Made, Failure> {
         let keyspaces = pop_store::table::KEYSPACES;
         let (draft, begun) = Draft::open(to, source.at(), &keyspaces)?;
         match &begun {
@@ -193,35 +176,36 @@ impl Backup {
         if let Begun::Behind(resume) = &begun {
             target = target.resuming(resume.clone());
         }
+        let mut moved = None;
         if begun != Begun::Whole {
             let copied = self.copy(source, target, &draft).await;
-            copied.map_err(|failure| {
+            moved = Some(copied.map_err(|failure| {
                 failure.with(&format!(
                     "; what is written stays in {}{PARTIAL}, and the same command goes on with it",
                     to.display()
                 ))
-            })?;
+            })?);
         }
         let mut meter = Meter::new("reading the backup again", None);
-        Ok(draft.finish(|seen| meter.at(seen.rows, seen.bytes))?)
+        let file = draft.finish(&self.from, |seen| meter.at(seen.rows, seen.bytes))?;
+        Ok((file, moved))
     }
 
-    async fn copy(&self, source: &Source, target: Target, draft: &Draft) -> Result<(), Failure> {
+    async fn copy(&self, source: &Source, target: Target, draft: &Draft) -> Result<Moved, Failure> {
         let options = options(self.rate);
         let mut meter = Meter::new("backup", None);
-        let copied = copy(source, target, &options, |it| meter.at(it.rows, it.bytes)).await;
+        let copied = copy(source, target, &options, |it| meter.see(it)).await;
         let copied = match copied {
             Err(error) if error.kind() == ErrorKind::Corrupt(Damage::Resume) => {
                 complain("the source has other rows than the backup that was cut: beginning anew");
                 draft.restart()?;
                 let target = Target::new(Arc::new(draft.clone()));
-                copy(source, target, &options, |it| meter.at(it.rows, it.bytes)).await
+                copy(source, target, &options, |it| meter.see(it)).await
             }
             copied => copied,
         };
-        drop(meter);
         copied
-            .map(|_| ())
+            .map(|_| meter.moved())
             .map_err(|error| not_moved("backup", &error))
     }
 }
@@ -234,21 +218,26 @@ fn already(to: &Path, source: &Source) -> Result<Option<BackupFile>, Failure> {
     }
     let found = BackupFile::open(to).ok();
     let Some(file) = found.filter(|it| it.at().id == source.at().id) else {
-        return Err(BackupError::Exists(to.to_owned()).into());
+        return Err(BackupError::exists(to).into());
     };
-    complain("the backup of this content is there already: reading it again");
-    let mut meter = Meter::new("reading the backup again", None);
-    file.verify(|seen| meter.at(seen.rows, seen.bytes))?;
-    drop(meter);
-    Ok(Some(file))
+    complain("the backup of this content is there already");
+    again(file).map(Some)
 }
 
-fn tell(from: &impl Display, file: &BackupFile) {
+/// Reads a backup that is there, before anybody is told that it is.
+fn again(file: BackupFile) -> Result<BackupFile, Failure> {
+    let mut meter = Meter::new("reading the backup again", None);
+    file.verify(|seen| meter.at(seen.rows, seen.bytes))?;
+    Ok(file)
+}
+
+fn tell(from: &str, file: &BackupFile, moved: Option<Moved>) {
     let manifest = Manifest::of(file);
     say(&format!(
-        "backed up {from}: {}, as of {}\nfile      {}\nmanifest  {}.toml\ndigest    {}",
+        "backed up {from}: {}, as of {}\n{}file      {}\nmanifest  {}.toml\ndigest    {}",
         amount(manifest.rows, manifest.bytes),
         manifest.taken_at,
+        moved_line(moved),
         file.path().display(),
         file.path().display(),
         manifest.digest
@@ -256,7 +245,7 @@ fn tell(from: &impl Display, file: &BackupFile) {
 }
 
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{EXIT_CODES}")
+    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
 }
 
 const EXAMPLES: &str = "\
@@ -271,4 +260,8 @@ Examples:
 The folder itself says which store it holds; STORE: in front of it insists on one.
 
 A backup has the bodies of all messages in plain text, and is readable for its owner alone:
-keep it where the messages may be kept. Check a backup with `pop-broker restore --check`.";
+keep it where the messages may be kept. Check a backup with `pop-broker restore --check`.
+
+In a cron job give a folder, so that each run makes a backup of its own; or a name that the
+job moves away. A name that has a backup of another moment is refused with exit code 1, and
+the line says as of when that one is.";

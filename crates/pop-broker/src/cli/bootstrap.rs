@@ -14,7 +14,7 @@ use pop_broker::{
 use super::{
     Exit, Failure,
     exit::EXIT_CODES,
-    progress::{Meter, amount},
+    progress::{Meter, Moved, PROGRESS, amount, moved_line},
     remote::Remote,
     say,
     transfer::{block_on, not_moved},
@@ -58,7 +58,7 @@ pub(super) struct Bootstrap {
 }
 
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{EXIT_CODES}")
+    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
 }
 
 const EXAMPLES: &str = "\
@@ -87,10 +87,8 @@ impl Bootstrap {
         };
         block_on(async {
             let mut meter = Meter::new("bootstrap", None);
-            let made = bootstrap(&source, opener.as_ref(), &options, |it| {
-                meter.at(it.rows, it.bytes);
-            });
-            let made = made.await;
+            let made = bootstrap(&source, opener.as_ref(), &options, |it| meter.see(it)).await;
+            let moved = meter.moved();
             drop(meter);
             let made = made.map_err(|error| {
                 let of_folder = matches!(
@@ -102,22 +100,23 @@ impl Bootstrap {
                     false => error.into(),
                 }
             })?;
-            say(&self.tell(&made, store));
+            say(&self.tell(&made, moved, store));
             Ok(())
         })
     }
 
-    fn tell(&self, made: &Bootstrapped, store: Backend) -> String {
+    fn tell(&self, made: &Bootstrapped, moved: Moved, store: Backend) -> String {
         let what = match (self.handover, made.finished) {
             (false, _) => "a copy; the source goes on by itself",
             (true, false) => "handed over; the source is retired",
             (true, true) => "handed over; everything had come before, and the source is retired",
         };
         format!(
-            "{what}\nsnapshot {} of epoch {}: {}\nserve it with `pop-broker serve --store {store} --data {}`",
+            "{what}\nsnapshot {} of epoch {}: {}\n{}serve it with `pop-broker serve --store {store} --data {}`",
             made.at.id,
             made.at.epoch,
             amount(made.totals.rows(), made.totals.bytes()),
+            moved_line((!made.finished).then_some(moved)),
             self.to.folder.display()
         )
     }

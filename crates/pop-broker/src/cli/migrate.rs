@@ -11,7 +11,7 @@ use super::{
     Exit, Failure,
     bootstrap::Bootstrap,
     exit::EXIT_CODES,
-    progress::amount,
+    progress::{PROGRESS, amount, moved_line},
     remote::Remote,
     say,
     transfer::{Destination, block_on, close, now, open_source},
@@ -88,22 +88,23 @@ impl Migrate {
             true => Some(place::totals(store.as_ref()).await?),
             false => None,
         };
-        let digest = match wanted {
-            Some(wanted) if folder.is_filled(&to, &wanted, self.replace).await? => wanted,
+        let (digest, moved) = match wanted {
+            Some(wanted) if folder.is_filled(&to, &wanted, self.replace).await? => (wanted, None),
             _ => {
                 let over = installed(&folder.store).await?;
                 let source = Source::of_store(&store, now(), over.as_ref()).await?;
                 let filled = folder.fill(&source, self.rate, "migration", None).await?;
-                filled.seal.totals
+                (filled.0.seal.totals, Some(filled.1))
             }
         };
         close(store.as_ref()).await?;
         close(folder.store.as_ref()).await?;
         say(&format!(
-            "copied {from} to {}:{}: {}\nserve it  pop-broker serve --store {} --data {}\nThis is a copy: it honours no receipt handle of the old folder, which stays as it is. Serve one of the two.",
+            "copied {from} to {}:{}: {}\n{}serve it  pop-broker serve --store {} --data {}\nThis is a copy: it honours no receipt handle of the old folder, which stays as it is. Serve one of the two.",
             folder.backend,
             to.folder.display(),
             amount(digest.rows(), digest.bytes()),
+            moved_line(moved),
             folder.backend,
             to.folder.display(),
         ));
@@ -143,7 +144,7 @@ fn parse(text: &str) -> Location {
 }
 
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{EXIT_CODES}")
+    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
 }
 
 const EXAMPLES: &str = "\

@@ -2,11 +2,13 @@
 //! that stdout has the result alone.
 
 use std::{
+    fmt,
     io::{self, IsTerminal},
     time::Duration,
 };
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use kv_restore::{Phase, Progress};
 use tokio::time::Instant;
 
 use super::complain;
@@ -17,6 +19,13 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 const BAR: &str = "{msg} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
 const SPINNER: &str = "{spinner} {msg} {bytes}, {bytes_per_sec}, {elapsed}";
 
+/// What is shown, for `--help`.
+pub(super) const PROGRESS: &str = "\
+Progress:
+  On a terminal stderr has a bar, else a line every 5 s: what is done and in which phase, rows
+  and bytes so far, bytes a second since the line before, and how often a connection that
+  broke was made again. At the end stdout says the same of all that was moved.";
+
 /// Shows one stretch of work, whose length in bytes may be known.
 pub(super) struct Meter {
     what: &'static str,
@@ -24,6 +33,29 @@ pub(super) struct Meter {
     bar: Option<ProgressBar>,
     begun: Instant,
     told: Instant,
+    // Where the last line was, and where it is now.
+    told_bytes: u64,
+    seen: Seen,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    rows: u64,
+    bytes: u64,
+    rows_before: u64,
+    bytes_before: u64,
+    phase: Option<Phase>,
+    reconnects: u32,
+}
+
+/// What a command moved, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moved {
+    rows: u64,
+    bytes: u64,
+    took: Duration,
+    reconnects: u32,
 }
 
 impl Meter {
@@ -35,30 +67,108 @@ impl Meter {
             bar: io::stderr().is_terminal().then(|| bar(what, total)),
             begun: now,
             told: now,
+            told_bytes: 0,
+            seen: Seen::default(),
         }
     }
 
     /// So many rows and bytes are done.
     pub(super) fn at(&mut self, rows: u64, bytes: u64) {
+        (self.seen.rows, self.seen.bytes) = (rows, bytes);
+        self.show();
+    }
+
+    /// A session is so far.
+    pub(super) fn see(&mut self, progress: &Progress) {
+        // What was there before was not moved in this time.
+        if self.seen.bytes == 0 {
+            self.told_bytes = progress.bytes_before;
+        }
+        self.seen = Seen {
+            rows: progress.rows,
+            bytes: progress.bytes,
+            rows_before: progress.rows_before,
+            bytes_before: progress.bytes_before,
+            phase: Some(progress.phase),
+            reconnects: progress.attempt,
+        };
+        self.show();
+    }
+
+    /// What was moved until now.
+    pub(super) fn moved(&self) -> Moved {
+        Moved {
+            rows: self.seen.rows.saturating_sub(self.seen.rows_before),
+            bytes: self.seen.bytes.saturating_sub(self.seen.bytes_before),
+            took: self.begun.elapsed(),
+            reconnects: self.seen.reconnects,
+        }
+    }
+
+    fn show(&mut self) {
         if let Some(bar) = &self.bar {
-            bar.set_position(bytes);
+            bar.set_position(self.seen.bytes);
+            bar.set_message(self.doing());
             return;
         }
         let now = Instant::now();
-        if now - self.told < LINE_EVERY {
-            return;
+        if now - self.told >= LINE_EVERY {
+            complain(&self.line(now - self.told));
+            (self.told, self.told_bytes) = (now, self.seen.bytes);
         }
-        self.told = now;
-        let seconds = (now - self.begun).as_secs().max(1);
+    }
+
+    /// What is being done.
+    fn doing(&self) -> String {
+        let phase = self.seen.phase.map(|it| format!(" ({it})"));
+        let broke = reconnected(self.seen.reconnects);
+        format!("{}{}{broke}", self.what, phase.unwrap_or_default())
+    }
+
+    /// Where it is, so long after the last line.
+    fn line(&self, since: Duration) -> String {
+        let Seen { rows, bytes, .. } = self.seen;
         let of = self.total.map(|it| format!(" of {}", HumanBytes(it)));
-        complain(&format!(
-            "{}: {} rows, {}{}, {}/s",
-            self.what,
-            HumanCount(rows),
-            HumanBytes(bytes),
+        format!(
+            "{}: {}{}, {}",
+            self.doing(),
+            amount(rows, bytes),
             of.unwrap_or_default(),
-            HumanBytes(bytes / seconds)
-        ));
+            rate(bytes.saturating_sub(self.told_bytes), since)
+        )
+    }
+}
+
+impl fmt::Display for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} in {:.1} s, {}{}",
+            amount(self.rows, self.bytes),
+            self.took.as_secs_f64(),
+            rate(self.bytes, self.took),
+            reconnected(self.reconnects)
+        )
+    }
+}
+
+/// The line of a result that says what was moved, if anything was.
+pub(super) fn moved_line(moved: Option<Moved>) -> String {
+    moved.map_or_else(String::new, |it| format!("moved     {it}\n"))
+}
+
+fn rate(bytes: u64, time: Duration) -> String {
+    let millis = time.as_millis().max(1);
+    let rate = u128::from(bytes) * 1_000 / millis;
+    format!("{}/s", HumanBytes(u64::try_from(rate).unwrap_or(u64::MAX)))
+}
+
+/// Nothing, of what never broke.
+fn reconnected(times: u32) -> String {
+    match times {
+        0 => String::new(),
+        1 => ", reconnected once".into(),
+        times => format!(", reconnected {times} times"),
     }
 }
 
@@ -91,6 +201,43 @@ pub(super) fn amount(rows: u64, bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn seen(meter: &mut Meter, phase: Phase, rows: u64, bytes: u64, attempt: u32) {
+        let mut progress = Progress::default();
+        (progress.phase, progress.attempt) = (phase, attempt);
+        (progress.rows, progress.bytes) = (rows, bytes);
+        (progress.rows_before, progress.bytes_before) = (10, 4_096);
+        meter.see(&progress);
+    }
+
+    // Catches: a rate over the whole time, which hides that nothing comes; what an earlier
+    // command moved as if this one had.
+    #[tokio::test(start_paused = true)]
+    async fn a_line_says_the_phase_the_rate_of_late_and_how_often_it_broke() {
+        let mut meter = Meter::new("backup", Some(1 << 20));
+        seen(&mut meter, Phase::Pulling, 10, 4_096, 0);
+        seen(&mut meter, Phase::Receiving, 20, 4_096 + (64 << 10), 0);
+        assert_eq!(
+            meter.line(Duration::from_secs(2)),
+            "backup (receiving rows): 20 rows, 68.00 KiB of 1.00 MiB, 32.00 KiB/s"
+        );
+        tokio::time::advance(LINE_EVERY).await;
+        seen(&mut meter, Phase::Pulling, 20, 4_096 + (64 << 10), 3);
+        assert_eq!(
+            meter.line(LINE_EVERY),
+            "backup (asking the source), reconnected 3 times: 20 rows, 68.00 KiB of 1.00 MiB, 0 B/s"
+        );
+        let moved = meter.moved().to_string();
+        assert_eq!(
+            moved,
+            "10 rows, 64.00 KiB in 5.0 s, 12.80 KiB/s, reconnected 3 times"
+        );
+        // What has no session has neither phase nor connection.
+        let mut meter = Meter::new("reading the backup", None);
+        meter.at(1, 1_024);
+        let line = meter.line(Duration::from_secs(1));
+        assert_eq!(line, "reading the backup: 1 rows, 1.00 KiB, 1.00 KiB/s");
+    }
 
     #[test]
     fn the_templates_are_sound() {

@@ -12,7 +12,7 @@ use pop_broker::{
 use super::{
     Exit, Failure,
     exit::EXIT_CODES,
-    progress::{Meter, amount},
+    progress::{Meter, PROGRESS, amount, moved_line},
     say,
     transfer::{Destination, block_on, close},
 };
@@ -81,19 +81,22 @@ impl Restore {
             .filter(|it: &Backend| it.has_folder());
         let usual = usual.unwrap_or(Backend::Fjall);
         let folder = Destination::open(&to, usual).await?;
+        let mut moved = None;
         if !folder.is_filled(&to, &digest, self.replace).await? {
             let over = installed(&folder.store).await?;
             let source = Source::of_backup(&file, digest, over.as_ref()).await?;
             let total = Some(digest.bytes());
-            folder.fill(&source, self.rate, "restore", total).await?;
+            let filled = folder.fill(&source, self.rate, "restore", total).await?;
+            moved = Some(filled.1);
         }
         close(folder.store.as_ref()).await?;
         say(&format!(
-            "restored {}: {}, as of {}\nfolder    {}\nserve it  pop-broker serve --store {} --data {}",
+            "restored {}: {}, as of {}\nfolder    {}\n{}serve it  pop-broker serve --store {} --data {}",
             self.from.display(),
             amount(digest.rows(), digest.bytes()),
             Manifest::of(&file).taken_at,
             to.folder.display(),
+            moved_line(moved),
             folder.backend,
             to.folder.display(),
         ));
@@ -114,7 +117,7 @@ impl Restore {
 }
 
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{EXIT_CODES}")
+    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
 }
 
 const EXAMPLES: &str = "\

@@ -25,12 +25,12 @@ use tokio::runtime::Builder;
 
 use super::{
     Exit, Failure, complain,
-    progress::{Meter, amount},
+    progress::{Meter, Moved, amount},
 };
 use crate::server::draw;
 
 /// Runs a command that waits for disks.
-pub(super) fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::because(Exit::Failed, &error))?;
     runtime.block_on(work)
@@ -124,15 +124,16 @@ impl Destination {
         rate: Option<ByteRate>,
         what: &'static str,
         total: Option<u64>,
-    ) -> Result<Installed, Failure> {
+    ) -> Result<(Installed, Moved), Failure> {
         let target = Target::new(Arc::clone(&self.store)).with_seals(SEALS);
         let mut meter = Meter::new(what, total);
-        let filled = copy(source, target, &options(rate), |it| {
-            meter.at(it.rows, it.bytes)
-        })
-        .await;
+        let filled = copy(source, target, &options(rate), |it| meter.see(it)).await;
+        let moved = meter.moved();
         drop(meter);
-        filled.map_err(|error| not_moved(what, &error).at(&self.folder))
+        match filled {
+            Ok(installed) => Ok((installed, moved)),
+            Err(error) => Err(not_moved(what, &error).at(&self.folder)),
+        }
     }
 }
 

@@ -1,11 +1,16 @@
 //! Moves the content of a source into a target, all or nothing.
 
+use std::time::Duration;
+
 use kv_restore::{
     Chance, Installed, Limiter, Progress, RestoreError, Restorer, RestorerOptions, Target,
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::interval};
 
 use super::Source;
+
+/// How often somebody who watches is told how far it is, also while nothing moves.
+const SEEN_EVERY: Duration = Duration::from_secs(1);
 
 /// How a content is moved.
 #[derive(Clone)]
@@ -40,7 +45,8 @@ impl std::fmt::Debug for CopyOptions {
     }
 }
 
-/// Moves all rows of `source` to `target`, and tells `seen` how far it is.
+/// Moves all rows of `source` to `target`, and tells `seen` how far it is: whenever that
+/// changes, every second, and at the end.
 ///
 /// # Errors
 ///
@@ -63,11 +69,16 @@ pub async fn copy(
     let session = restorer.restore(source.at().clone(), &[source.peer().clone()])?;
     let mut progress = session.progress();
     let mut outcome = std::pin::pin!(session.outcome());
+    let mut tick = interval(SEEN_EVERY);
     loop {
         tokio::select! {
             biased;
-            outcome = &mut outcome => return outcome,
+            outcome = &mut outcome => {
+                seen(&progress.borrow_and_update());
+                return outcome;
+            }
             Ok(()) = progress.changed() => seen(&progress.borrow_and_update()),
+            _ = tick.tick() => seen(&progress.borrow_and_update()),
         }
     }
 }

@@ -1,17 +1,23 @@
 //! What a person reads about a backup: `NAME.toml`, beside it.
 //!
-//! It says what the backup says of itself. A restore reads the backup alone.
+//! It says what the backup says of itself, and where it was taken from. A restore reads the
+//! backup alone. Until its command has said that the backup is there it is called
+//! `NAME.toml.partial`: so a command that is typed again after a kill knows its own backup
+//! from every other that has the name.
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io::Write,
     path::{Path, PathBuf},
 };
 
 use serde::Serialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-use super::file::{BackupError, BackupFile};
+use super::{
+    disk::{Disk, Files},
+    file::{BackupError, BackupFile},
+};
 
 const HEADER: &str = "\
 # A backup of a broker, in the file of this name without `.toml`. Bring it back with
@@ -87,25 +93,65 @@ impl Manifest {
         format!("{HEADER}\n{fields}")
     }
 
-    /// Writes it beside the backup `of`, whole or not at all.
-    pub(super) fn write(&self, of: &Path) -> Result<(), BackupError> {
-        let named = |ending: &str| {
-            let mut name = of.as_os_str().to_owned();
-            name.push(ending);
-            PathBuf::from(name)
-        };
-        let (path, new) = (named(".toml"), named(".toml.partial"));
+    /// The same, with where it was taken from. It is written so.
+    fn text_from(&self, from: &str) -> String {
+        format!("{}\n# Taken with --from {from:?}\n", self.text())
+    }
+
+    /// Writes it beside the backup `of`, under the name that it has until somebody was told
+    /// of that backup.
+    pub(super) fn write(&self, of: &Path, from: &str, disk: &dyn Disk) -> Result<(), BackupError> {
+        let path = untold(of);
         let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(self.text().as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
+            let mut file = File::create(&path)?;
+            file.write_all(self.text_from(from).as_bytes())?;
+            disk.sync(&path, &file)
         };
-        write().map_err(|source| BackupError::Io {
-            path: path.clone(),
-            doing: "written",
-            source,
-        })
+        write().map_err(BackupError::io(&path, "written"))
+    }
+}
+
+/// The name of a manifest until it is told of.
+fn untold(of: &Path) -> PathBuf {
+    named(of, ".toml.partial")
+}
+
+/// The name of a manifest.
+fn told(of: &Path) -> PathBuf {
+    named(of, ".toml")
+}
+
+fn named(of: &Path, ending: &str) -> PathBuf {
+    let mut name = of.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+impl BackupFile {
+    /// Whether a command that was to make this backup from there was cut off when it had made
+    /// it, and before it said so.
+    #[must_use]
+    pub fn is_untold(&self, from: &str) -> bool {
+        let left = fs::read_to_string(untold(self.path()));
+        left.is_ok_and(|it| it == Manifest::of(self).text_from(from))
+    }
+
+    /// Somebody was told that the backup is there: its manifest gets its name. From then on
+    /// another command with this name does not take it for its own.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be named.
+    pub fn told(&self, from: &str) -> Result<(), BackupError> {
+        let (old, new) = (untold(self.path()), told(self.path()));
+        if !old.exists() {
+            if new.exists() {
+                return Ok(());
+            }
+            Manifest::of(self).write(self.path(), from, &Files)?;
+        }
+        let named = fs::rename(&old, &new).and_then(|()| Files.sync_folder_of(&new));
+        named.map_err(BackupError::io(&new, "named"))
     }
 }
 
@@ -116,19 +162,6 @@ pub fn moment(unix_ms: i64) -> String {
     let moment = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
     let text = moment.and_then(|it| it.format(&Rfc3339).ok());
     text.unwrap_or_else(|| format!("{unix_ms} ms after 1970"))
-}
-
-/// Makes the name of a file durable.
-pub(super) fn sync_folder_of(file: &Path) -> io::Result<()> {
-    // Windows can't open a folder as a file; there names are durable with the file.
-    #[cfg(unix)]
-    {
-        let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-    }
-    #[cfg(not(unix))]
-    let _ = file;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod location;
 
+mod disk;
 pub mod file;
 mod manifest;
 

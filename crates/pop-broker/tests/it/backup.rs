@@ -7,8 +7,12 @@ use std::{
     sync::Arc,
 };
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use kv_restore::{Chance, Damage, Digest, ErrorKind, RestoreError, Target, digest};
+use kv_restore::{
+    Chance, Damage, Digest, ErrorKind, PeerId, RestoreError, StreamId, Target, digest,
+    transport::{Channel, Transport, TransportError},
+};
 use pop_broker::{
     space::{KEYSPACES, SEALS},
     transfer::{
@@ -24,6 +28,7 @@ use pop_store::{
 use tempfile::TempDir;
 
 const NOW: i64 = 1_700_000_000_000;
+const FROM: &str = "folder";
 
 fn options() -> CopyOptions {
     let numbers = std::sync::atomic::AtomicU64::new(1);
@@ -102,7 +107,7 @@ impl Place {
     async fn made(&self) -> BackupFile {
         let (draft, _, written) = self.write().await;
         written.unwrap();
-        draft.finish(|_| {}).unwrap()
+        draft.finish(FROM, |_| {}).unwrap()
     }
 }
 
@@ -123,6 +128,7 @@ async fn what_is_backed_up_comes_back_also_over_itself_and_over_what_came_later(
     let place = Place::new(300).await;
     let before = rows(&place.store).await;
     let file = place.made().await;
+    file.told(FROM).unwrap();
     assert!(!place.draft().exists());
     assert_eq!(file.digest().0, before.sum());
     let manifest = fs::read_to_string(place.to.with_extension("toml")).unwrap();
@@ -136,6 +142,66 @@ async fn what_is_backed_up_comes_back_also_over_itself_and_over_what_came_later(
         batch.put(META, "later".into(), "row".into());
         target.write(batch, Durability::Synced).await.unwrap();
     }
+}
+
+// Catches: a backup that is never taken for one's own, or for ever; one that was asked for
+// elsewhere; another one under the name of one that was moved away.
+#[tokio::test]
+async fn a_backup_is_its_commands_own_until_somebody_was_told_of_it() {
+    let place = Place::new(3).await;
+    let file = place.made().await;
+    assert!(file.is_untold(FROM) && !file.is_untold("another"));
+    let away = place.to.with_extension("away");
+    fs::rename(&place.to, &away).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(META, "another".into(), "incarnation".into());
+    place.store.write(batch, Durability::Synced).await.unwrap();
+    fs::write(&place.to, "mine").unwrap();
+    assert!(BackupFile::open(&place.to).is_err());
+    fs::remove_file(&place.to).unwrap();
+    let manifest = fs::read(place.to.with_extension("toml.partial")).unwrap();
+    let other = place.made().await;
+    fs::write(place.to.with_extension("toml.partial"), manifest).unwrap();
+    assert!(!other.is_untold(FROM), "it is another's");
+    fs::rename(&away, &place.to).unwrap();
+    let file = BackupFile::open(&place.to).unwrap();
+    assert!(file.is_untold(FROM));
+    for _ in 0..2 {
+        file.told(FROM).unwrap();
+        assert!(!file.is_untold(FROM));
+    }
+    let manifest = place.to.with_extension("toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    assert!(text.contains("--from \"folder\""), "{text}");
+    // Somebody removed it, who may.
+    fs::remove_file(&manifest).unwrap();
+    file.told(FROM).unwrap();
+    assert_eq!(fs::read_to_string(manifest).unwrap(), text);
+}
+
+/// A source that is connected to and never answers.
+struct Silent;
+
+#[async_trait]
+impl Transport for Silent {
+    async fn connect(&self, _: &PeerId, _: StreamId) -> Result<Channel, TransportError> {
+        std::future::pending().await
+    }
+}
+
+// Catches: news only of what moves, so that a command that hangs says nothing.
+#[tokio::test(start_paused = true)]
+async fn who_watches_hears_of_a_copy_that_does_not_move_too() {
+    let at = Place::new(0).await.source().await.at().clone();
+    let peer = PeerId::new("silent");
+    let source = Source::remote(at, peer, Arc::new(Silent), Box::new(()));
+    let target = Target::new(store(0).await).with_seals(SEALS);
+    let mut heard = 0;
+    let options = options();
+    let copied = copy(&source, target, &options, |_| heard += 1);
+    let waited = tokio::time::timeout(std::time::Duration::from_secs(9), copied).await;
+    assert!(waited.is_err());
+    assert!(heard >= 9, "{heard}");
 }
 
 #[tokio::test]
@@ -163,7 +229,7 @@ async fn a_backup_that_was_cut_anywhere_goes_on_and_ends_the_same() {
         written.unwrap();
         behind += u32::from(matches!(begun, Begun::Behind(_)));
         assert_eq!(begun == Begun::Whole, part == 40, "{part}: {begun:?}");
-        draft.finish(|_| {}).unwrap();
+        draft.finish(FROM, |_| {}).unwrap();
         assert!(fs::read(&place.to).unwrap() == bytes, "cut at {cut}");
         fs::remove_file(&place.to).unwrap();
     }
@@ -183,7 +249,7 @@ async fn a_draft_of_what_changed_since_is_begun_anew() {
     let (draft, begun, written) = place.write().await;
     assert_eq!(begun, Begun::Instead);
     written.unwrap();
-    let file = draft.finish(|_| {}).unwrap();
+    let file = draft.finish(FROM, |_| {}).unwrap();
     assert_eq!(file.digest().0, rows(&place.store).await.sum());
 }
 
@@ -209,7 +275,7 @@ async fn a_source_with_other_rows_under_the_same_name_refuses_to_go_on() {
     copy(&place.source().await, target, &options(), |_| {})
         .await
         .unwrap();
-    let file = draft.finish(|_| {}).unwrap();
+    let file = draft.finish(FROM, |_| {}).unwrap();
     assert_eq!(file.digest().0, rows(&place.store).await.sum());
 }
 
@@ -254,6 +320,9 @@ async fn a_name_that_is_taken_and_a_draft_that_is_being_written_are_left_alone()
     let other = Draft::open(&place.to, place.source().await.at(), &table::KEYSPACES);
     assert!(matches!(other, Err(BackupError::InUse(_))));
     fs::write(&place.to, "mine").unwrap();
-    assert!(matches!(draft.finish(|_| {}), Err(BackupError::Exists(_))));
+    assert!(matches!(
+        draft.finish(FROM, |_| {}),
+        Err(BackupError::Exists { .. })
+    ));
     assert_eq!(fs::read(&place.to).unwrap(), b"mine");
 }

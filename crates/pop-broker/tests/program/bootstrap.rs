@@ -328,7 +328,8 @@ fn serve_data(bench: &Bench, folder: &str) -> Process {
     )
 }
 
-/// Mutant: the backup is of the store as it becomes and not of one moment.
+/// Catches: the backup is of the store as it becomes and not of one moment; one that is done
+/// can't be made twice; any backup with the name for the one that was asked for.
 #[tokio::test]
 async fn a_running_broker_is_backed_up_and_brought_back() {
     let bench = Bench::new();
@@ -356,6 +357,28 @@ async fn a_running_broker_is_backed_up_and_brought_back() {
     };
     let (sent, output) = tokio::join!(send_until(&broker, &stop), backed_up);
     done(&output);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("moved     "), "{told}");
+    // As after a kill when all was done; its broker has no such snapshot any more, and once
+    // somebody was told of it the name is that of another moment.
+    let name = |ending: &str| format!("{file}{ending}");
+    std::fs::rename(name(".toml"), name(".toml.partial")).unwrap();
+    let from = url(&broker);
+    let arguments = [
+        "backup",
+        "--from",
+        &from,
+        "--to",
+        file,
+        "--token-file",
+        &token,
+    ];
+    let again = run(&arguments);
+    done(&again);
+    let again = String::from_utf8_lossy(&again.stdout).into_owned();
+    let digest = |told: &str| told.split_once("digest").unwrap().1.to_owned();
+    assert_eq!(digest(&again), digest(&told));
+    refused(&run(&arguments), 1, "is there already: a backup as of 20");
     let to = to(&bench, "back");
     done(&run(&["restore", "--from", file, "--to", &to]));
     let there = drain(&serve(&bench, "back")).await;

@@ -76,7 +76,9 @@ async fn a_backup_comes_back_in_a_folder_that_a_broker_serves() {
     assert!(told.contains("digest"), "{told}");
     let manifest = fs::read_to_string(path(&bench, "a.backup.toml")).unwrap();
     let checked = done(&["restore", "--from", &file, "--check"]);
-    assert_eq!(checked.trim_end(), manifest.trim_end());
+    // The manifest says where it was taken from, too, which the backup does not know.
+    assert!(manifest.starts_with(checked.trim_end()), "{manifest}");
+    assert!(manifest.contains(&bench.data()), "{manifest}");
     let told = done(&["restore", "--from", &file, "--to", &folder]);
     assert!(told.contains(&format!("--store {DURABLE}")), "{told}");
     let broker = bench.serve(&["--store", DURABLE, "--data", &folder]);
@@ -84,6 +86,84 @@ async fn a_backup_comes_back_in_a_folder_that_a_broker_serves() {
     let received = client.receive(END_MAX, END_MAX).await.unwrap();
     let bodies: Vec<_> = received.iter().map(|it| it.body.as_str()).collect();
     assert_eq!(bodies, ["kept"]);
+}
+
+/// What a kill leaves between the name of a backup and the end of its command.
+fn untell(file: &str) {
+    fs::rename(format!("{file}.toml"), format!("{file}.toml.partial")).unwrap();
+}
+
+/// The backup of a folder that a broker was on since is another one, and so is that of a
+/// broker whose snapshot is gone; a name is never written over.
+/// Catches: a backup that is done and can't be made twice; any backup with the name for the
+/// one that was asked for.
+#[tokio::test]
+async fn a_backup_that_was_killed_when_it_was_done_is_told_of_once() {
+    let bench = left().await;
+    let (file, other) = (path(&bench, "a.backup"), path(&bench, "b.backup"));
+    let backup = ["backup", "--from", &bench.data(), "--to", &file];
+    let digest = |told: &str| told.split_once("digest").unwrap().1.to_owned();
+    let first = done(&backup);
+    assert!(first.contains("moved     "), "{first}");
+    // The content is the same, whether the command was killed or not.
+    assert_eq!(digest(&done(&backup)), digest(&first));
+    untell(&file);
+    let broker = bench.serve_folder();
+    ask(&broker, &["topic", "create", "later"]);
+    stop(broker).await;
+    fs::copy(&file, &other).unwrap();
+    fs::copy(
+        format!("{file}.toml.partial"),
+        format!("{other}.toml.partial"),
+    )
+    .unwrap();
+    let again = done(&backup);
+    assert_eq!(digest(&again), digest(&first));
+    assert!(!again.contains("moved"), "{again}");
+    assert!(Path::new(&format!("{file}.toml")).exists());
+    let bytes = fs::read(&file).unwrap();
+    refused(&backup, 1, "is there already: a backup as of 20");
+    // Of another source it says nothing.
+    let moved = bench.path("elsewhere");
+    fs::rename(bench.data(), &moved).unwrap();
+    let moved = moved.to_str().unwrap();
+    let elsewhere = ["backup", "--from", moved, "--to", &other];
+    refused(&elsewhere, 1, "is there already: a backup as of 20");
+    fs::write(&other, "mine").unwrap();
+    refused(&elsewhere, 1, "something else than a backup");
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+    assert_eq!(fs::read(&other).unwrap(), b"mine");
+}
+
+/// In a folder each command makes a backup of its own moment, and what was left gets its
+/// manifest.
+/// Catches: an old backup for the one that is due.
+#[tokio::test]
+async fn in_a_folder_a_backup_that_was_killed_is_no_other_ones() {
+    let bench = left().await;
+    let folder = path(&bench, "backups");
+    fs::create_dir(&folder).unwrap();
+    let backup = ["backup", "--from", &bench.data(), "--to", &folder];
+    let file = |told: &str| {
+        let line = told.lines().find_map(|it| it.strip_prefix("file      "));
+        line.unwrap().to_owned()
+    };
+    let first = file(&done(&backup));
+    let named = format!("{first}-1");
+    fs::rename(&first, &named).unwrap();
+    fs::rename(format!("{first}.toml"), format!("{named}.toml.partial")).unwrap();
+    // The same content: it was this one.
+    assert_eq!(file(&done(&backup)), named);
+    untell(&named);
+    let broker = bench.serve_folder();
+    ask(&broker, &["topic", "create", "later"]);
+    stop(broker).await;
+    let second = file(&done(&backup));
+    assert_ne!(second, named);
+    for file in [named, second] {
+        assert!(Path::new(&format!("{file}.toml")).exists(), "{file}");
+    }
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 4);
 }
 
 /// P8. Mutant: data is replaced without being asked.

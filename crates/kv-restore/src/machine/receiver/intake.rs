@@ -31,6 +31,7 @@ pub(super) struct Intake {
     // Of the whole session.
     last: Option<Position>,
     totals: Digest,
+    begun: Digest,
     complete: bool,
 }
 
@@ -45,6 +46,7 @@ impl Intake {
             owed: 0,
             last: None,
             totals: Digest::default(),
+            begun: Digest::default(),
             complete: false,
         }
     }
@@ -53,6 +55,11 @@ impl Intake {
     pub(super) fn begin_behind(&mut self, begun: Resume) {
         self.last = Some(begun.after);
         self.totals = begun.totals;
+        self.begun = begun.totals;
+    }
+
+    pub(super) fn begun(&self) -> Digest {
+        self.begun
     }
 
     /// A stream begins while so many bytes of an earlier one are not yet loaded.

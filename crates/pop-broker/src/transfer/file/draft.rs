@@ -4,7 +4,7 @@
 //! checksums, and the next one goes on behind it, if the source still has that snapshot.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,7 +20,10 @@ use pop_store::{
 };
 
 use super::{
-    super::manifest::{Manifest, sync_folder_of},
+    super::{
+        disk::{Disk, Files},
+        manifest::Manifest,
+    },
     BackupError, BackupFile,
     bytes::Records,
     reader::{Tally, Totals},
@@ -54,6 +57,7 @@ struct Inner {
     partial: PathBuf,
     at: SnapshotRef,
     keyspaces: Vec<Keyspace>,
+    disk: Arc<dyn Disk>,
     state: Mutex<State>,
 }
 
@@ -91,6 +95,15 @@ impl Draft {
         at: &SnapshotRef,
         keyspaces: &[Keyspace],
     ) -> Result<(Self, Begun), BackupError> {
+        Self::open_on(Arc::new(Files), to, at, keyspaces)
+    }
+
+    fn open_on(
+        disk: Arc<dyn Disk>,
+        to: &Path,
+        at: &SnapshotRef,
+        keyspaces: &[Keyspace],
+    ) -> Result<(Self, Begun), BackupError> {
         let path = partial(to);
         let mut file = claim(&path)?;
         let failed = || BackupError::io(&path, "written");
@@ -119,6 +132,7 @@ impl Draft {
             partial: path,
             at: at.clone(),
             keyspaces: keyspaces.to_vec(),
+            disk,
             state: Mutex::new(State {
                 file,
                 tally,
@@ -143,26 +157,29 @@ impl Draft {
         Ok(())
     }
 
-    /// Reads all of it again, and gives it its name and a manifest beside it.
+    /// Reads all of it again, and gives it its name. `from` is where it was asked for; once
+    /// somebody was told that it is there, [`BackupFile::told`] says so.
     ///
     /// # Errors
     ///
     /// If what is read is not what was written, or something has that name.
-    pub fn finish(self, seen: impl FnMut(Totals)) -> Result<BackupFile, BackupError> {
-        let Inner { to, partial, .. } = &*self.0;
+    pub fn finish(self, from: &str, seen: impl FnMut(Totals)) -> Result<BackupFile, BackupError> {
+        let Inner {
+            to, partial, disk, ..
+        } = &*self.0;
         // Also of a draft that was found whole: who wrote it may have been killed before that.
-        let synced = self.0.state.lock().file.sync_all();
+        let synced = disk.sync(partial, &self.0.state.lock().file);
         synced.map_err(BackupError::io(partial, "written"))?;
         let file = BackupFile::open(partial)?;
         file.verify(seen)?;
         if to.exists() {
-            return Err(BackupError::Exists(to.clone()));
+            return Err(BackupError::exists(to));
         }
         // First, so that a backup that has its name has its manifest.
-        Manifest::of(&file).write(to)?;
+        Manifest::of(&file).write(to, from, disk.as_ref())?;
         let failed = || BackupError::io(to, "named");
-        fs::rename(partial, to).map_err(failed())?;
-        sync_folder_of(to).map_err(failed())?;
+        disk.rename(partial, to).map_err(failed())?;
+        disk.sync_folder_of(to).map_err(failed())?;
         BackupFile::open(to)
     }
 }
@@ -282,8 +299,7 @@ impl State {
 
     fn end(&mut self) -> Result<()> {
         self.flush()?;
-        self.write(record::END, &self.tally.end().encode())?;
-        self.file.sync_all().map_err(unwritten)
+        self.write(record::END, &self.tally.end().encode())
     }
 }
 
@@ -348,7 +364,10 @@ impl Staging for Draft {
     }
 
     async fn publish(self: Box<Self>) -> Result<()> {
-        self.0.state.lock().end()
+        let mut state = self.0.state.lock();
+        state.end()?;
+        let synced = self.0.disk.sync(&self.0.partial, &state.file);
+        synced.map_err(unwritten)
     }
 
     async fn abort(self: Box<Self>) -> Result<()> {
@@ -357,17 +376,4 @@ impl Staging for Draft {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    // Mutant: whatever is wrong, the file can't be written.
-    #[test]
-    fn a_full_disk_is_said_to_be_full() {
-        for (error, kind) in [
-            (io::ErrorKind::StorageFull, ErrorKind::NoSpace),
-            (io::ErrorKind::PermissionDenied, ErrorKind::Unavailable),
-        ] {
-            assert_eq!(unwritten(error.into()).kind(), kind);
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,11 @@
 //! What can be wrong with a backup, and what to do about it.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{super::Manifest, BackupFile};
 
 /// A backup that can't be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -43,9 +48,14 @@ pub enum BackupError {
         /// What was found.
         what: &'static str,
     },
-    /// Something else has its name.
-    #[error("{} is there already: choose another name, or move it away", .0.display())]
-    Exists(PathBuf),
+    /// Something else has its name, and is never written over.
+    #[error("{} is there already: {what}; choose another name, or move it away", .path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+        /// What it is, as far as it says so.
+        what: String,
+    },
     /// Another process writes it.
     #[error("{} is being written by another process", .0.display())]
     InUse(PathBuf),
@@ -62,9 +72,32 @@ pub enum BackupError {
 }
 
 impl BackupError {
+    /// What has the name `path`, and why it is left.
+    #[must_use]
+    pub fn exists(path: &Path) -> Self {
+        let what = match BackupFile::open(path) {
+            Ok(file) => {
+                let Manifest {
+                    taken_at,
+                    rows,
+                    bytes,
+                    ..
+                } = Manifest::of(&file);
+                format!(
+                    "a backup as of {taken_at} with {rows} rows of {bytes} bytes, and not of what \
+                     is there now; if that one was wanted, nothing is left to do"
+                )
+            }
+            Err(Self::NotABackup(_)) => "something else than a backup".into(),
+            Err(error) => error.to_string(),
+        };
+        let path = path.to_owned();
+        Self::Exists { path, what }
+    }
+
     /// What turns an error of the system into one of this file.
-    pub(super) fn io(
-        path: &std::path::Path,
+    pub(in crate::transfer) fn io(
+        path: &Path,
         doing: &'static str,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

@@ -1,0 +1,69 @@
+//! What earlier commands left that were killed: drafts, and backups that nobody was told of.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use kv_restore::SnapshotId;
+use pop_broker::transfer::file::{BackupError, BackupFile, Draft, PARTIAL};
+
+use crate::cli::{Failure, complain};
+
+/// The backup `to`, if a command that was the same made it and was killed before it said so.
+///
+/// In a folder every command makes a backup of its own moment, so that there is none.
+pub(super) fn untold(to: &Path, from: &str) -> Option<BackupFile> {
+    let file = BackupFile::open(to).ok()?;
+    file.is_untold(from).then_some(file)
+}
+
+/// What may be gone on with, if its snapshot is still there: the drafts and the backups of
+/// that name, or in that folder.
+pub(super) fn all(to: &Path, from: &str) -> Result<Vec<(PathBuf, SnapshotId)>, BackupError> {
+    let mut all = Vec::new();
+    for to in names(to)? {
+        let is_left = |file: &BackupFile| file.is_untold(from);
+        if let Some(at) = Draft::snapshot_of(&to) {
+            all.push((to, at.id));
+        } else if let Some(file) = BackupFile::open(&to).ok().filter(is_left) {
+            all.push((to, file.at().id));
+        }
+    }
+    Ok(all)
+}
+
+/// In a folder: makes known what is whole and was not, so that it looks like any other.
+pub(super) fn tell_of_others(to: &Path, from: &str) -> Result<(), Failure> {
+    if !to.is_dir() {
+        return Ok(());
+    }
+    for file in names(to)?.iter().filter_map(|it| untold(it, from)) {
+        let path = file.path().display();
+        complain(&format!(
+            "{path} is whole, too: an earlier command was cut when it was done"
+        ));
+        file.told(from)?;
+    }
+    Ok(())
+}
+
+/// The name itself, or the names of what was begun in a folder.
+fn names(to: &Path) -> Result<Vec<PathBuf>, BackupError> {
+    if !to.is_dir() {
+        return Ok(vec![to.to_owned()]);
+    }
+    let unreadable = |source| BackupError::Io {
+        path: to.to_owned(),
+        doing: "read",
+        source,
+    };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(to).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let begun = path.to_str().and_then(|it| it.strip_suffix(PARTIAL));
+        let begun = begun.map(|it| it.strip_suffix(".toml").unwrap_or(it));
+        names.extend(begun.map(PathBuf::from));
+    }
+    Ok(names)
+}
