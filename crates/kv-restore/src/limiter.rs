@@ -5,10 +5,15 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
+// Longer than a busy machine keeps a timer waiting, and short beside the second that is
+// promised.
+const OVERSLEPT_MAX: Duration = Duration::from_millis(50);
+
 /// How many bytes a second may pass. Clones share it.
 ///
-/// Bytes are charged as they pass and paid for before the next ones do, so that any second
-/// sees at most the rate and one chunk.
+/// Bytes are charged as they pass and paid for before the next ones do. A timer that fires
+/// late, as all do, costs nothing: what it overslept may pass at once, up to a twentieth of a
+/// second of it. So any second sees at most the rate, a twentieth of it, and one chunk.
 #[derive(Clone, Debug)]
 pub struct Limiter(Arc<Shared>);
 
@@ -24,7 +29,7 @@ struct Shared {
 struct Bucket {
     // Bytes a second; 0 is no limit.
     rate: u64,
-    // What has passed and is not paid for at `at`.
+    // What has passed and is not paid for at `at`; below zero, what was overslept.
     debt: f64,
     at: Instant,
 }
@@ -54,7 +59,7 @@ impl Limiter {
     /// Changes the limit at once, also for those who wait.
     pub fn set(&self, bytes_per_second: u64) {
         let mut bucket = self.0.bucket.lock();
-        bucket.pay(Instant::now());
+        bucket.pay(Instant::now(), false);
         bucket.rate = bytes_per_second;
         drop(bucket);
         self.0.changed.send_replace(());
@@ -68,11 +73,13 @@ impl Limiter {
     pub async fn acquire(&self, bytes: u64) {
         let mut changed = self.0.changed.subscribe();
         let _line = self.0.line.lock().await;
+        let mut waited = false;
         loop {
-            let wait = self.0.bucket.lock().take(Instant::now(), bytes);
+            let wait = self.0.bucket.lock().take(Instant::now(), waited, bytes);
             let Some(wait) = wait else {
                 return;
             };
+            waited = true;
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 _ = changed.changed() => {}
@@ -86,12 +93,15 @@ impl Bucket {
         clippy::cast_precision_loss,
         reason = "a rate is a rate, to a few parts in a billion"
     )]
-    fn pay(&mut self, now: Instant) {
+    fn pay(&mut self, now: Instant, waited: bool) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.debt = match self.rate {
-            0 => 0.0,
-            rate => (self.debt - passed * rate as f64).max(0.0),
+        let rate = self.rate as f64;
+        // Time in which nobody wanted anything is not saved up.
+        let least = match waited {
+            true => -OVERSLEPT_MAX.as_secs_f64() * rate,
+            false => self.debt.min(0.0),
         };
+        self.debt = (self.debt - passed * rate).max(least);
         self.at = now;
     }
 
@@ -100,9 +110,9 @@ impl Bucket {
         clippy::cast_precision_loss,
         reason = "a rate is a rate, to a few parts in a billion"
     )]
-    fn take(&mut self, now: Instant, bytes: u64) -> Option<Duration> {
-        self.pay(now);
-        if self.debt > 0.0 {
+    fn take(&mut self, now: Instant, waited: bool, bytes: u64) -> Option<Duration> {
+        self.pay(now, waited);
+        if self.rate > 0 && self.debt > 0.0 {
             let wait = Duration::from_secs_f64((self.debt / self.rate as f64).min(3_600.0));
             // Less than the timer can tell apart is now.
             return Some(wait.max(Duration::from_millis(1)));
