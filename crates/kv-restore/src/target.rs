@@ -207,12 +207,14 @@ impl Load {
         rows: Vec<Row>,
         point: Option<Resume>,
     ) -> Result<(), Failure> {
-        let (mut batch, mut bytes, mut place) = (Vec::new(), 0, None);
+        let room = WriteBatch::KEYS_MAX.min(rows.len());
+        let (mut batch, mut bytes, mut place) = (Vec::with_capacity(room), 0, None);
         for row in rows {
             let size = row.entry.key.len() + row.entry.value.len();
             let full = batch.len() == WriteBatch::KEYS_MAX || bytes + size > WriteBatch::BYTES_MAX;
             if place != Some(row.keyspace) || full {
-                self.entries(place, std::mem::take(&mut batch)).await?;
+                let full = std::mem::replace(&mut batch, Vec::with_capacity(room));
+                self.entries(place, full).await?;
                 bytes = 0;
             }
             place = Some(row.keyspace);
