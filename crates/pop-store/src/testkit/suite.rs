@@ -85,6 +85,7 @@ macro_rules! conformance {
             a_snapshot_stays_as_it_was,
             a_snapshot_shows_one_moment_over_all_keyspaces,
             pages_of_a_snapshot_under_heavy_writes_are_of_its_moment,
+            a_page_does_not_depend_on_the_page_before,
         ]);
         $crate::conformance!(@tests $factory, replace, [
             loaded_content_shows_only_when_published,

@@ -3,17 +3,22 @@
 //! RocksDB's snapshot borrows the database. The thread owns a share of the database and
 //! lends it to the snapshot on its own stack, so nothing here is `unsafe`; reads come to it
 //! as messages. It ends, and lets go of the database, before the drop of its handle returns.
+//!
+//! Snapshots are read in pages, one behind the other: a page goes on with the iterator of the
+//! page before, which stands where it begins.
 
 use std::{
     fmt,
     sync::{
         Arc,
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use bytes::Bytes;
+use rocksdb::DBRawIteratorWithThreadMode;
 
 use super::{Database, NAME, family, page::Page, read_options};
 use crate::{
@@ -27,6 +32,11 @@ use crate::{
 // A scan of a chunk reads about this much; without it each block is a call.
 const READAHEAD_BYTES: usize = 1 << 20;
 
+// An iterator keeps the files that it reads, also those that compaction has replaced: a
+// reader that comes to a stop must not.
+const WALK_IDLE_MAX: Duration = Duration::from_secs(1);
+
+type Rows<'a> = DBRawIteratorWithThreadMode<'a, Database>;
 type View<'a> = rocksdb::SnapshotWithThreadMode<'a, Database>;
 
 enum Request {
@@ -76,15 +86,23 @@ impl RocksSnapshot {
 }
 
 fn serve(database: &Database, snapshot: &View<'_>, inbox: &Receiver<Request>) {
-    while let Ok(request) = inbox.recv() {
+    let mut walk = None;
+    loop {
+        let request = match walk {
+            None => inbox.recv().map_err(RecvTimeoutError::from),
+            Some(_) => inbox.recv_timeout(WALK_IDLE_MAX),
+        };
         // A reader that went away wants no answer.
         match request {
-            Request::Get(space, key, answer) => {
+            Ok(Request::Get(space, key, answer)) => {
                 let _ = answer.send(get(database, snapshot, &space, &key));
             }
-            Request::Scan(space, scan, answer) => {
-                let _ = answer.send(read_range(database, snapshot, &space, &scan));
+            Ok(Request::Scan(space, scan, answer)) => {
+                let page = read_range(database, snapshot, &space, &scan, &mut walk);
+                let _ = answer.send(page);
             }
+            Err(RecvTimeoutError::Timeout) => walk = None,
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
@@ -100,21 +118,19 @@ fn get(
     Ok(value.map(|it| Bytes::copy_from_slice(&it)))
 }
 
-fn read_range(
-    database: &Database,
-    snapshot: &View<'_>,
+/// Reads a page. A forward one leaves its iterator in `walk`, for the page behind it.
+fn read_range<'a>(
+    database: &'a Database,
+    snapshot: &'a View<'_>,
     space: &Space,
     scan: &Scan,
+    walk: &mut Option<Walk<'a>>,
 ) -> Result<Vec<Entry>> {
-    let (mut options, _) = read_options(scan);
-    // Whoever reads a snapshot reads it once and in order: what others want stays cached.
-    options.fill_cache(false);
-    options.set_readahead_size(READAHEAD_BYTES);
-    let mut rows = snapshot.raw_iterator_cf_opt(&family(database, space)?, options);
-    match scan.direction {
-        Direction::Forward => rows.seek_to_first(),
-        Direction::Backward => rows.seek_to_last(),
-    }
+    let earlier = walk.take().filter(|it| it.goes_on(space, scan));
+    let mut rows = match earlier {
+        Some(earlier) => earlier.rows,
+        None => begin(database, snapshot, space, scan)?,
+    };
     let mut page = Page::new(scan);
     while !page.is_full() {
         let Some((key, value)) = rows.item() else {
@@ -127,7 +143,54 @@ fn read_range(
         }
     }
     rows.status().map_err(error::read_failed)?;
-    Ok(page.finish())
+    let entries = page.finish();
+    *walk = (entries.last())
+        .filter(|_| scan.direction == Direction::Forward && rows.valid())
+        .map(|last| Walk {
+            space: space.clone(),
+            end: scan.end.clone(),
+            // A copy, which keeps no page in memory.
+            last: Bytes::copy_from_slice(&last.key),
+            rows,
+        });
+    Ok(entries)
+}
+
+fn begin<'a>(
+    database: &'a Database,
+    snapshot: &'a View<'_>,
+    space: &Space,
+    scan: &Scan,
+) -> Result<Rows<'a>> {
+    let (mut options, _) = read_options(scan);
+    // Whoever reads a snapshot reads it once and in order: what others want stays cached.
+    options.fill_cache(false);
+    options.set_readahead_size(READAHEAD_BYTES);
+    let mut rows = snapshot.raw_iterator_cf_opt(&family(database, space)?, options);
+    match scan.direction {
+        Direction::Forward => rows.seek_to_first(),
+        Direction::Backward => rows.seek_to_last(),
+    }
+    Ok(rows)
+}
+
+/// An iterator behind the last row of a page.
+struct Walk<'a> {
+    space: Space,
+    end: Option<Bytes>,
+    last: Bytes,
+    rows: Rows<'a>,
+}
+
+impl Walk<'_> {
+    /// Whether `scan` begins right behind the last row, and ends where the page before would
+    /// have.
+    fn goes_on(&self, space: &Space, scan: &Scan) -> bool {
+        scan.direction == Direction::Forward
+            && *space == self.space
+            && scan.end == self.end
+            && scan.start.strip_suffix(&[0]) == Some(self.last.as_ref())
+    }
 }
 
 fn gone() -> Error {

@@ -149,6 +149,52 @@ pub async fn pages_of_a_snapshot_under_heavy_writes_are_of_its_moment<F: StoreFa
     writer.stop().await;
 }
 
+/// A page has what was asked for, whatever page of the snapshot was read before it.
+// Catches: a page that goes on where the one before ended, when it is of another keyspace,
+// begins elsewhere, or ends elsewhere.
+pub async fn a_page_does_not_depend_on_the_page_before<F: StoreFactory>(kit: &Kit<F>) {
+    let store = kit.open().await;
+    if refuses(&store).await {
+        return;
+    }
+    let mut batch = WriteBatch::new();
+    for number in 0..100 {
+        for keyspace in [A, B] {
+            let value = format!("{number} of {keyspace}");
+            batch.put(keyspace, bytes(format!("{number:02}")), bytes(value));
+        }
+    }
+    // Right behind the last row of the page.
+    batch.put(A, bytes("49\0"), bytes("close"));
+    commit(&store, batch).await;
+    let snapshot = store.snapshot().await.expect("a snapshot is taken");
+    let behind = |start: &'static str| Scan::from(bytes(start)).with_entries_max(3);
+    let until = |end: &'static str| Scan::range(bytes("49\0"), bytes(end)).with_entries_max(3);
+    let pages = [
+        (A, behind("49\0"), ["49\0", "50", "51"].as_slice()),
+        (A, behind("49"), &["49", "49\0", "50"]),
+        (A, behind("50\0"), &["51", "52", "53"]),
+        (A, behind("20\0"), &["21", "22", "23"]),
+        (B, behind("49\0"), &["50", "51", "52"]),
+        (A, until("51"), &["49\0", "50"]),
+        (A, until("49\0"), &[]),
+        (A, behind("49\0").backward(), &["99", "98", "97"]),
+    ];
+    for (keyspace, page, expected) in pages {
+        let before = Scan::all().with_entries_max(50);
+        let before = snapshot.scan(A, before).await.expect("a page is read");
+        assert_eq!(before.last().map(|it| &*it.key), Some(&b"49"[..]));
+        let found = snapshot.scan(keyspace, page.clone()).await;
+        let found = found.expect("a page is read");
+        let keys: Vec<_> = found.iter().map(|it| &*it.key).collect();
+        let expected: Vec<_> = expected.iter().map(|it| it.as_bytes()).collect();
+        assert_eq!(keys, expected, "{keyspace}: {page:?}");
+        let own =
+            |it: &Entry| it.value == "close" || it.value.ends_with(keyspace.name().as_bytes());
+        assert!(found.iter().all(own), "{keyspace}: {page:?}");
+    }
+}
+
 // So many that to the last page there are some that are written for the first time since
 // the snapshot.
 const KEYS: u16 = 5_000;

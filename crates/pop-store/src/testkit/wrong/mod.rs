@@ -43,6 +43,7 @@ enum Mistake {
     SnapshotKeyspaceByKeyspace,
     SnapshotKeptBeforeItsPage,
     SnapshotsEndTogether,
+    SnapshotGoesOn,
     PublishesIntoTheOld,
     PublishesKeyspaceByKeyspace,
     LoadsIntoTheLive,
@@ -169,6 +170,8 @@ caught! {
     a_snapshot_that_ends_with_another_is_caught:
         SnapshotsEndTogether by
             snapshot::pages_of_a_snapshot_under_heavy_writes_are_of_its_moment;
+    a_snapshot_that_goes_on_where_it_was_is_caught:
+        SnapshotGoesOn by snapshot::a_page_does_not_depend_on_the_page_before;
     old_rows_that_shine_through_are_caught:
         PublishesIntoTheOld by replace::loaded_content_shows_only_when_published;
     a_keyspace_that_keeps_its_old_content_is_caught:

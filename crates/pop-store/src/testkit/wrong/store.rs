@@ -11,8 +11,8 @@ use bytes::Bytes;
 use super::{
     Mistake, Mistake as M, pause,
     views::{
-        FragileSnapshot, LateSnapshot, LiveSnapshot, PatchedSnapshot, PickyStaging, ResumedStaging,
-        WrongStaging,
+        FragileSnapshot, HastySnapshot, LateSnapshot, LiveSnapshot, PatchedSnapshot, PickyStaging,
+        ResumedStaging, WrongStaging,
     },
 };
 use crate::{
@@ -238,6 +238,10 @@ impl Store for WrongStore {
             M::SnapshotsEndTogether => Ok(Arc::new(FragileSnapshot {
                 store: self.clone(),
                 then: self.inner.snapshot().await?,
+            })),
+            M::SnapshotGoesOn => Ok(Arc::new(HastySnapshot {
+                then: self.inner.snapshot().await?,
+                behind: parking_lot::Mutex::default(),
             })),
             _ => self.inner.snapshot().await,
         }

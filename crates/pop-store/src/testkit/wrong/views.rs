@@ -113,6 +113,31 @@ impl Snapshot for FragileSnapshot {
     }
 }
 
+/// Takes any page but the first for the one behind the last that it read.
+#[derive(Debug)]
+pub(super) struct HastySnapshot {
+    pub(super) then: Arc<dyn Snapshot>,
+    pub(super) behind: parking_lot::Mutex<Bytes>,
+}
+
+#[async_trait]
+impl Snapshot for HastySnapshot {
+    async fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        self.then.get(keyspace, key).await
+    }
+
+    async fn scan(&self, keyspace: Keyspace, mut scan: Scan) -> Result<Vec<Entry>> {
+        if !scan.start.is_empty() {
+            scan.start = self.behind.lock().clone();
+        }
+        let page = self.then.scan(keyspace, scan).await?;
+        if let Some(last) = page.last() {
+            *self.behind.lock() = [&last.key[..], &[0]].concat().into();
+        }
+        Ok(page)
+    }
+}
+
 /// Keeps its rows itself, so that it can publish them in a wrong way.
 #[derive(Debug)]
 pub(super) struct WrongStaging {
