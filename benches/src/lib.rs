@@ -166,3 +166,40 @@ pub fn written_bytes() -> u64 {
     let bytes = line.and_then(|bytes| bytes.parse().ok());
     bytes.expect("it tells the bytes written")
 }
+
+/// The most memory that this process has had since [`start_peak_memory`].
+///
+/// # Panics
+///
+/// Where the system does not tell.
+#[must_use]
+pub fn peak_memory_bytes() -> u64 {
+    status_bytes("VmHWM:")
+}
+
+/// The memory that this process has.
+///
+/// # Panics
+///
+/// Where the system does not tell.
+#[must_use]
+pub fn resident_bytes() -> u64 {
+    status_bytes("VmRSS:")
+}
+
+/// Forgets the peak so far.
+///
+/// # Panics
+///
+/// Where the system does not let it.
+pub fn start_peak_memory() {
+    std::fs::write("/proc/self/clear_refs", "5").expect("Linux forgets the peak");
+}
+
+fn status_bytes(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kilobytes = line.and_then(|it| it.trim().strip_suffix(" kB"));
+    let kilobytes: Option<u64> = kilobytes.and_then(|it| it.parse().ok());
+    kilobytes.expect("it tells the kilobytes") * 1024
+}

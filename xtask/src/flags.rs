@@ -157,7 +157,7 @@ xflags::xflags! {
 
         /// Runs the benchmarks and prints throughput and latencies.
         cmd bench {
-            /// One benchmark (a file in benches/benches, without `.rs`); all if absent.
+            /// One benchmark (a name in benches/benches, without `.rs`); all if absent.
             optional name: String
             /// The backend to build in beside memory; fjall if absent; `all` is every one.
             optional -b, --backend backend: Selection
