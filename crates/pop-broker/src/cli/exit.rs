@@ -200,6 +200,7 @@ impl From<BrokerError> for Failure {
 mod tests {
     use super::*;
 
+    // Catches: a code whose number or line is another.
     #[test]
     fn every_code_is_explained() {
         for exit in [
@@ -220,7 +221,7 @@ mod tests {
         }
     }
 
-    // Mutants: look at the first cause alone; ask for room twice.
+    // Catches: the first cause alone is looked at; room is asked for twice.
     #[test]
     fn what_the_system_refused_comes_with_what_to_do() {
         let store = |source: io::Error| {
@@ -244,6 +245,7 @@ mod tests {
         assert_eq!(text.matches("free some space").count(), 1, "{text}");
     }
 
+    // Catches: a path that is never named; one that is named again.
     #[test]
     fn a_path_is_named_once() {
         let failure = Failure::new(Exit::FolderUnusable, "no room").at(Path::new("/data"));
@@ -252,6 +254,7 @@ mod tests {
         assert_eq!(again.to_string(), "/data: no room");
     }
 
+    // Catches: words of another that are passed on as they are.
     #[test]
     fn a_failure_is_one_line() {
         let failure = Failure::new(Exit::Failed, "first\n  second\nthird");

@@ -150,7 +150,7 @@ async fn receive_all(broker: &Process) -> usize {
     count
 }
 
-/// Mutants: take a full disk for any other failure; name the file before it is whole.
+/// Catches: take a full disk for any other failure; name the file before it is whole.
 #[tokio::test]
 async fn a_backup_on_a_full_disk_is_none_until_the_same_command_has_room() {
     let bench = Bench::new();
@@ -172,7 +172,7 @@ async fn a_backup_on_a_full_disk_is_none_until_the_same_command_has_room() {
     assert!(!Path::new(&left).exists());
 }
 
-/// Mutants: another exit code for a full disk; keep no room free; load into the content in
+/// Catches: another exit code for a full disk; keep no room free; load into the content in
 /// use.
 #[tokio::test]
 async fn a_folder_on_a_full_disk_gets_nothing_until_the_same_command_has_room() {
@@ -218,7 +218,8 @@ async fn a_folder_on_a_full_disk_gets_nothing_until_the_same_command_has_room() 
     assert_eq!(digest(&bench, &second), expected);
 }
 
-/// P8. Mutant: the old rows go before there is room for the new ones.
+/// P8. Catches: the old rows go before there is room for the new ones; new rows that are loaded
+/// among the old ones.
 #[tokio::test]
 async fn a_restore_over_data_on_a_full_disk_leaves_them_as_they_were() {
     let bench = Bench::new();
@@ -252,7 +253,7 @@ async fn a_restore_over_data_on_a_full_disk_leaves_them_as_they_were() {
     assert_eq!(digest(&bench, &folder), digest(&bench, &bench.data()));
 }
 
-/// Mutant: an error of the system without what to do about it.
+/// Catches: an error of the system without what to do about it.
 #[tokio::test]
 async fn a_place_that_is_there_to_be_read_alone_is_named_and_nothing_is_made() {
     let bench = Bench::new();
@@ -279,6 +280,7 @@ async fn a_place_that_is_there_to_be_read_alone_is_named_and_nothing_is_made() {
 }
 
 /// What lies in the way of a folder, without any right to mount.
+/// Catches: an error that does not name it.
 #[tokio::test]
 async fn a_file_in_the_way_of_a_folder_is_named_and_left() {
     let bench = Bench::new();

@@ -47,7 +47,7 @@ fn refused(arguments: &[&str], code: i32, says: &str) {
     assert!(output.stdout.is_empty(), "{output:?}");
 }
 
-/// Mutant: a copy keeps the keys of handles, and settles what the original handed out.
+/// Catches: a copy keeps the keys of handles, and settles what the original handed out.
 #[tokio::test]
 async fn a_copy_refuses_the_handles_of_the_original_which_takes_them() {
     let bench = Bench::new();
@@ -68,6 +68,8 @@ async fn a_copy_refuses_the_handles_of_the_original_which_takes_them() {
     assert_eq!(consumer.ack(&out[0]).await.unwrap(), Code::Ok);
 }
 
+/// Catches: a manifest that is not what the backup says; a restore that moves nothing; a folder
+/// whose store is not said.
 #[tokio::test]
 async fn a_backup_comes_back_in_a_folder_that_a_broker_serves() {
     let bench = left().await;
@@ -166,7 +168,7 @@ async fn in_a_folder_a_backup_that_was_killed_is_no_other_ones() {
     assert_eq!(fs::read_dir(folder).unwrap().count(), 4);
 }
 
-/// P8. Mutant: data is replaced without being asked.
+/// P8. Catches: data that are replaced without being asked; the same content for other data.
 #[tokio::test]
 async fn data_are_replaced_only_when_that_was_said() {
     let bench = left().await;
@@ -188,6 +190,9 @@ async fn data_are_replaced_only_when_that_was_said() {
     );
 }
 
+/// Catches, each alone: a backup in its own source; a folder that is made for a command that
+/// fails; a missing folder, a backup, a store or the same folder that is not known for what it
+/// is; other files that are written beside; a damaged backup that is taken.
 #[tokio::test]
 async fn what_can_not_be_is_refused_and_nothing_is_made() {
     let bench = left().await;
@@ -260,6 +265,7 @@ async fn what_can_not_be_is_refused_and_nothing_is_made() {
     assert!(!Path::new(&new).exists());
 }
 
+/// Catches: another exit code for a folder in use.
 #[tokio::test]
 async fn a_folder_that_a_broker_serves_is_left_alone() {
     let bench = left().await;

@@ -172,16 +172,23 @@ impl Rig {
 
     /// Makes a copy of everything, as a peer that keeps the rules.
     async fn copies(&self) {
+        self.copy_while(async {}).await;
+    }
+
+    /// The same; something happens between its snapshot and its rows.
+    pub(super) async fn copy_while(&self, something: impl Future<Output = ()>) -> Arc<dyn Store> {
         let mut wire = self.dial(200);
         say(&mut wire, Ask::Snapshot { wanted: None }, None).await;
         let at = snapshot(&mut wire).await;
+        something.await;
         let door: Arc<dyn Transport> = Arc::new(Through(Arc::clone(&self.door)));
         let source = transfer::Source::remote(at, PeerId::new("source"), door, Box::new(()));
         let store: Arc<dyn Store> = Arc::new(MemStore::new(&KEYSPACES));
-        let target = Target::new(store).with_seals(SEALS);
+        let target = Target::new(Arc::clone(&store)).with_seals(SEALS);
         let options = CopyOptions::new(Arc::new(|| 7));
         copy(&source, target, &options, |_| {}).await.unwrap();
         hello::write(&mut wire, &Say::Done).await.unwrap();
+        store
     }
 }
 

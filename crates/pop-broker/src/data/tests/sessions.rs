@@ -7,6 +7,7 @@ use kv_restore::{
     frame::{Body, Frame},
     transport::{Channel, framed},
 };
+use pop_store::{Scan, Store, table::LOG};
 use tokio::{
     io::{AsyncWriteExt, DuplexStream},
     time::{Instant, sleep},
@@ -40,6 +41,18 @@ async fn channel(mut wire: DuplexStream) -> Channel {
     assert_eq!(hear(&mut wire).await, Reply::Ready);
     let (read, write) = tokio::io::split(wire);
     framed(read, write)
+}
+
+// Catches: rows that are read from the store as it is and not from a snapshot.
+#[tokio::test(start_paused = true)]
+async fn a_copy_has_what_was_there_when_its_snapshot_was_taken() {
+    let rig = Rig::new().await;
+    rig.fill(2).await;
+    for messages in [2, 5] {
+        let copy = rig.copy_while(rig.fill(3)).await;
+        let rows = copy.scan(LOG, Scan::all()).await.unwrap();
+        assert_eq!(rows.len(), messages);
+    }
 }
 
 /// P5. Mutant: the first frame is waited for without an end.

@@ -49,11 +49,11 @@ pub enum BackupError {
         what: &'static str,
     },
     /// Something else has its name, and is never written over.
-    #[error("{} is there already: {what}; choose another name, or move it away", .path.display())]
+    #[error("{} is there already: {what}choose another name, or move it away", .path.display())]
     Exists {
         /// The file.
         path: PathBuf,
-        /// What it is, as far as it says so.
+        /// What it is, as far as it says so, up to the advice.
         what: String,
     },
     /// Another process writes it.
@@ -84,12 +84,12 @@ impl BackupError {
                     ..
                 } = Manifest::of(&file);
                 format!(
-                    "a backup as of {taken_at} with {rows} rows of {bytes} bytes, and not of what \
-                     is there now; if that one was wanted, nothing is left to do"
+                    "a backup as of {taken_at} with {rows} rows of {bytes} bytes. If that is the \
+                     one that was wanted, nothing is left to do; else "
                 )
             }
-            Err(Self::NotABackup(_)) => "something else than a backup".into(),
-            Err(error) => error.to_string(),
+            Err(Self::NotABackup(_)) => "something else than a backup; ".into(),
+            Err(error) => format!("{error}; or "),
         };
         let path = path.to_owned();
         Self::Exists { path, what }

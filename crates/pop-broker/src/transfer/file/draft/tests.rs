@@ -17,7 +17,8 @@ struct Watched {
     // What each file had when it was last synced.
     synced: Mutex<HashMap<PathBuf, Vec<u8>>>,
     named: Mutex<Vec<Named>>,
-    syncs_left: Mutex<Option<u32>>,
+    // How many syncs succeed before one fails.
+    fails_after: Mutex<Option<u32>>,
 }
 
 /// What was durable when the backup got its name, and whether its name is.
@@ -37,8 +38,9 @@ impl Watched {
 
 impl Disk for Watched {
     fn sync(&self, path: &Path, _: &File) -> io::Result<()> {
-        if let Some(left) = &mut *self.syncs_left.lock() {
-            *left = left.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+        let mut fails_after = self.fails_after.lock();
+        if let Some(left) = fails_after.take() {
+            *fails_after = Some(left.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?);
         }
         self.synced.lock().insert(path.into(), fs::read(path)?);
         Ok(())
@@ -122,18 +124,18 @@ async fn what_has_the_name_of_a_backup_survives_a_power_cut() {
     assert_eq!(*place.disk.named.lock(), [ALL]);
 }
 
-// Catches: a sync whose failure is not looked at.
+// Catches: a sync whose failure is not looked at, be it of the rows, of the whole or of the
+// manifest.
 #[tokio::test]
 async fn what_can_not_be_synced_gets_no_name_and_is_gone_on_with() {
     for syncs in 0..3 {
         let place = Place::new();
-        *place.disk.syncs_left.lock() = Some(syncs);
+        *place.disk.fails_after.lock() = Some(syncs);
         let failed = match place.write().await {
             Ok(draft) => draft.finish(FROM, |_| {}).is_err(),
             Err(error) => error.kind() == ErrorKind::NoSpace,
         };
         assert!(failed && !place.to.exists(), "after {syncs}");
-        *place.disk.syncs_left.lock() = None;
         let (draft, begun) = place.draft();
         assert_eq!(begun, Begun::Whole);
         draft.finish(FROM, |_| {}).unwrap();
