@@ -7,7 +7,7 @@ use kv_restore::{
     frame::{Body, Frame},
     transport::{Channel, framed},
 };
-use pop_store::{Scan, Store, table::LOG};
+use pop_store::{Scan, table::LOG};
 use tokio::{
     io::{AsyncWriteExt, DuplexStream},
     time::{Instant, sleep},
