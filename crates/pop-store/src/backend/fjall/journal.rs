@@ -16,15 +16,20 @@
 //! can't be seen, and may have fjall skip that batch.
 
 use std::{
-    fs::{self, OpenOptions},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{NAME, trial::Trial};
-use crate::{Error, ErrorKind, Result, backend::engine::record};
+use super::NAME;
+use crate::{
+    Error, ErrorKind, Result,
+    backend::{
+        engine::record,
+        folder::trial::{self, Trial},
+    },
+};
 
 const START: u8 = 1;
 const ITEM: u8 = 2;
@@ -135,12 +140,6 @@ impl Damage<'_> {
 
     /// Cuts an end that was written and never synced.
     fn cut(&self, torn: usize, synced: u64) -> io::Result<Trial> {
-        // Without a group before it, whether the trees hold what was synced is seen only
-        // when they are open.
-        let mut trial = Trial::default();
-        if self.group.is_none() && synced > 0 {
-            trial = Trial::begin(self.journal)?;
-        }
         tracing::warn!(
             journal = %self.journal.display(),
             at = self.at,
@@ -148,10 +147,13 @@ impl Damage<'_> {
             last_group = self.group,
             "cut the torn end of a journal, which had not been synced"
         );
-        let file = OpenOptions::new().write(true).open(self.journal)?;
-        file.set_len(u64::try_from(self.at).map_err(io::Error::other)?)?;
-        file.sync_all()?;
-        Ok(trial)
+        // Without a group before it, whether the trees hold what was synced is seen only
+        // when they are open.
+        if self.group.is_none() && synced > 0 {
+            return Trial::cut(self.journal, self.at);
+        }
+        trial::cut(self.journal, self.at)?;
+        Ok(Trial::default())
     }
 }
 

@@ -15,7 +15,6 @@ mod error;
 mod journal;
 mod key;
 mod pin;
-mod trial;
 
 #[cfg(test)]
 mod tests;

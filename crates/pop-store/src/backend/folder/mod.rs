@@ -9,6 +9,8 @@
 
 mod creation;
 mod high_water;
+#[cfg(any(feature = "fjall", feature = "rocksdb"))]
+pub(crate) mod trial;
 
 #[cfg(test)]
 mod tests;
