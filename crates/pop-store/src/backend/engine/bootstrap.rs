@@ -33,12 +33,12 @@ pub(super) fn bootstrap<E: Engine>(
         system: Space::system(),
         spaces: engine.spaces()?,
     };
-    let is_new = !boot.spaces.contains(&boot.system);
+    let Found {
+        has_format,
+        mut sequence,
+        mut layout,
+    } = boot.found()?;
     engine.open_space(&boot.system)?;
-    let has_format = !is_new && boot.check_format()?;
-    let mut sequence = boot.sequence()?;
-    boot.check_history(sequence)?;
-    let mut layout = boot.layout()?;
     if !has_format {
         // Before any other space: spaces without a format are a damage.
         sequence += 1;
@@ -65,6 +65,28 @@ pub(super) fn bootstrap<E: Engine>(
     })
 }
 
+/// Whether a store on `engine` would find all that was synced. Changes nothing.
+#[cfg(feature = "rocksdb")]
+pub(crate) fn holds_what_was_synced<E: Engine>(
+    engine: &E,
+    high_water: &mut HighWater,
+) -> Result<()> {
+    let boot = Boot {
+        engine,
+        high_water: Some(high_water),
+        system: Space::system(),
+        spaces: engine.spaces()?,
+    };
+    boot.found().map(drop)
+}
+
+/// What an open finds, which is all that was synced.
+struct Found {
+    has_format: bool,
+    sequence: u64,
+    layout: Layout,
+}
+
 struct Boot<'a, E> {
     engine: &'a E,
     high_water: Option<&'a mut HighWater>,
@@ -84,8 +106,31 @@ impl<E: Engine> Boot<'_, E> {
         ))
     }
 
+    fn found(&self) -> Result<Found> {
+        let has_format = self.is_begun() && self.check_format()?;
+        let sequence = self.sequence()?;
+        self.check_history(sequence)?;
+        Ok(Found {
+            has_format,
+            sequence,
+            layout: self.layout()?,
+        })
+    }
+
+    /// Whether the store's own space is there.
+    fn is_begun(&self) -> bool {
+        self.spaces.contains(&self.system)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        match self.is_begun() {
+            true => self.engine.get(&self.system, key),
+            false => Ok(None),
+        }
+    }
+
     fn number(&self, key: &[u8]) -> Result<Option<u64>> {
-        let Some(sealed) = self.engine.get(&self.system, key)? else {
+        let Some(sealed) = self.get(key)? else {
             return Ok(None);
         };
         match record::unseal_number(&sealed) {
@@ -125,7 +170,7 @@ impl<E: Engine> Boot<'_, E> {
     }
 
     fn layout(&self) -> Result<Layout> {
-        let Some(sealed) = self.engine.get(&self.system, LAYOUT)? else {
+        let Some(sealed) = self.get(LAYOUT)? else {
             return Ok(Layout::default());
         };
         let layout = Layout::decode(&sealed).ok_or_else(|| self.damaged(LAYOUT))?;

@@ -32,6 +32,8 @@ use std::{fmt, fmt::Debug, sync::Arc};
 
 use bytes::Bytes;
 
+#[cfg(feature = "rocksdb")]
+pub(crate) use bootstrap::holds_what_was_synced;
 pub use options::OpenOptions;
 pub use store::EngineStore;
 

@@ -33,7 +33,7 @@ pub struct HighWater {
 
 impl HighWater {
     /// Makes the file, with nothing synced; over one that an unfinished creation left.
-    pub(super) fn create(path: &Path) -> io::Result<()> {
+    pub(crate) fn create(path: &Path) -> io::Result<()> {
         let record = record::seal_number(0);
         let mut content = vec![0; FILE_BYTES];
         for slot in content.chunks_exact_mut(SLOT_BYTES) {
@@ -43,11 +43,11 @@ impl HighWater {
         }
         let mut file = File::create(path)?;
         file.write_all(&content)?;
-        // The folder is synced with the marker, which comes after this file.
+        // In the store's folder its name is synced with the marker, which comes after it.
         file.sync_all()
     }
 
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
         let mut content = Vec::new();
         file.read_to_end(&mut content)?;

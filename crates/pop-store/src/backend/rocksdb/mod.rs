@@ -11,6 +11,7 @@
 
 mod bulk;
 mod error;
+mod manifest;
 mod options;
 mod page;
 mod snapshot;
@@ -30,10 +31,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rocksdb::{
     BoundColumnFamily, Cache, ColumnFamilyDescriptor, DBWithThreadMode, IteratorMode,
-    MultiThreaded, ReadOptions, WriteBatch,
+    MultiThreaded, Options, ReadOptions, WriteBatch,
 };
 
-use self::{bulk::RocksBulk, snapshot::RocksSnapshot};
+use self::{bulk::RocksBulk, manifest::SyncedPart, snapshot::RocksSnapshot};
 use super::{
     engine::{BulkLoader, Changes, Engine, EngineSnapshot, EngineStore, OpenOptions, Space},
     folder::DataFolder,
@@ -63,6 +64,7 @@ impl RocksStore {
         let folder = DataFolder::claim(path, NAME)?;
         // RocksDB makes its database so that it can begin again.
         let path = folder.engine(|_| Ok(()))?;
+        manifest::mend(&path, &folder, options.memtable_bytes)?;
         let engine = RocksEngine::open(&path, options.memtable_bytes)?;
         Self::start(engine, Some(folder), &options)
     }
@@ -76,6 +78,8 @@ pub struct RocksEngine {
     cache: Cache,
     memtable_bytes: u64,
     path: PathBuf,
+    // `None` if it is open to be read alone.
+    synced_part: Option<Mutex<SyncedPart>>,
 }
 
 impl RocksEngine {
@@ -86,6 +90,26 @@ impl RocksEngine {
     /// `Corrupt` for damaged files, `Incompatible` for those of another version,
     /// `Unavailable` if they can't be read or written.
     pub fn open(path: &Path, memtable_bytes: u64) -> Result<Self> {
+        let mut engine = Self::open_by(path, memtable_bytes, |options, families| {
+            Database::open_cf_descriptors(options, path, families)
+        })?;
+        let synced_part = SyncedPart::open(path).map_err(|it| manifest::unreadable(path, it))?;
+        engine.synced_part = Some(Mutex::new(synced_part));
+        Ok(engine)
+    }
+
+    /// Opens the database at `path` and leaves every file of it as it is.
+    fn open_read_only(path: &Path, memtable_bytes: u64) -> Result<Self> {
+        Self::open_by(path, memtable_bytes, |options, families| {
+            Database::open_cf_descriptors_read_only(options, path, families, false)
+        })
+    }
+
+    fn open_by(
+        path: &Path,
+        memtable_bytes: u64,
+        open: impl FnOnce(&Options, Vec<ColumnFamilyDescriptor>) -> Result<Database, rocksdb::Error>,
+    ) -> Result<Self> {
         let options = options::database(memtable_bytes);
         let cache = options::cache();
         let names = if path.join(CURRENT).exists() {
@@ -98,15 +122,22 @@ impl RocksEngine {
         let families = names
             .into_iter()
             .map(|name| ColumnFamilyDescriptor::new(name, options::space(&cache, memtable_bytes)));
-        let database =
-            Database::open_cf_descriptors(&options, path, families).map_err(error::open_failed)?;
+        let database = open(&options, families.collect()).map_err(error::open_failed)?;
         Ok(Self {
             database: Arc::new(database),
             spaces: Mutex::new(spaces),
             cache,
             memtable_bytes,
             path: path.to_owned(),
+            synced_part: None,
         })
+    }
+
+    /// Called after every sync: what is promised then may rely on the MANIFEST too.
+    fn mark_synced_part(&self) {
+        if let Some(synced_part) = &self.synced_part {
+            synced_part.lock().advance();
+        }
     }
 }
 
@@ -168,11 +199,17 @@ impl Engine for RocksEngine {
     }
 
     fn apply(&self, changes: &Changes, sync: bool) -> Result<()> {
-        stall::write(&self.database, || batch(&self.database, changes), sync)
+        stall::write(&self.database, || batch(&self.database, changes), sync)?;
+        if sync {
+            self.mark_synced_part();
+        }
+        Ok(())
     }
 
     fn sync(&self) -> Result<()> {
-        self.database.flush_wal(true).map_err(error::write_failed)
+        self.database.flush_wal(true).map_err(error::write_failed)?;
+        self.mark_synced_part();
+        Ok(())
     }
 
     fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Bytes>> {
