@@ -149,6 +149,9 @@ xflags::xflags! {
             /// Cuts once after each sync and each change of names, instead; for `replace`,
             /// whose record is short.
             optional --each-step
+            /// Cuts only within appends to a file whose name begins with this: RocksDB's
+            /// `MANIFEST`.
+            optional --within-appends name: String
             /// Chooses the cuts and what survives them; 1 if absent.
             optional -s, --seed seed: u64
             /// Takes syncs away, and checks that this is noticed.

@@ -14,6 +14,9 @@ const CUTS: u32 = 200;
 /// Cuts that find a sync that is missing, each time.
 const CONVICT_CUTS: u32 = 40;
 
+/// Cuts within appends that find one that is torn: about one in 20 is.
+const TORN_CUTS: u32 = 200;
+
 /// What each engine's adapter syncs a group by: calls of `fdatasync` on these files. sled
 /// without them is sled as it is by itself.
 const GROUP_SYNCS: [(Backend, &str); 3] = [
@@ -24,6 +27,9 @@ const GROUP_SYNCS: [(Backend, &str); 3] = [
 
 /// What RocksDB's bulk loads are in, and its tables.
 const BULK_FILES: &str = ".sst";
+
+/// What RocksDB appends to between syncs of its own, and reads before anything else.
+const MANIFEST: &str = "MANIFEST";
 
 /// Cuts the power of the stores that the flags name.
 ///
@@ -52,6 +58,9 @@ pub fn run(flags: flags::Powerloss) -> Result<()> {
     match flags.each_step {
         true => arguments.push("--each-step"),
         false => arguments.extend(["--cuts", &cuts]),
+    }
+    if let Some(name) = &flags.within_appends {
+        arguments.extend(["--within-appends", name]);
     }
     if let Some(workload) = &flags.workload {
         arguments.extend(["--workload", workload]);
@@ -118,6 +127,11 @@ impl Programs {
             // A flush of more than a segment may leave a log that sled refuses to open.
             return Ok(());
         }
+        if backend == Backend::Rocksdb {
+            // Moments that are met once among hundreds of others.
+            let within = ["--within-appends", MANIFEST, "--recoveries", "1"];
+            self.check(sh, backend, &[&common[..], &usual, &within].concat())?;
+        }
         // What opens sweep is cut with the rest of its plan: one recovery is enough.
         let replace = ["--workload", "replace", "--recoveries", "1"];
         self.check(sh, backend, &[&common[..], &replace].concat())
@@ -125,7 +139,8 @@ impl Programs {
 
     /// Checks that a store without its syncs is convicted, also one that does not sync the
     /// files of a bulk load, and that sled by itself would pass if what it calls a sync were
-    /// one: so the verdict hangs on the syncs.
+    /// one: so the verdict hangs on the syncs. RocksDB by itself must be convicted of what it
+    /// refuses after a cut within an append to its MANIFEST.
     ///
     /// # Errors
     ///
@@ -154,6 +169,12 @@ impl Programs {
             ];
             let without = ["--ignore-fdatasync", BULK_FILES, "--must-convict"];
             let convicted = [&replace[..], &without].concat();
+            self.check(sh, Backend::Rocksdb, &convicted)?;
+            let cuts = TORN_CUTS.to_string();
+            let store = ["--workload", "store", "--recoveries", "0", "--cuts", &cuts];
+            let within = ["--within-appends", MANIFEST, "--model", "strict"];
+            let alone = ["--engine-alone", "--must-convict"];
+            let convicted = [&store[..], &within, &alone].concat();
             self.check(sh, Backend::Rocksdb, &convicted)?;
         }
         Ok(())

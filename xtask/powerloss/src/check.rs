@@ -22,6 +22,8 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Check<'a> {
     pub(crate) backend: Backend,
     pub(crate) workload: Workload,
+    /// Without what the store looks at before it opens the engine.
+    pub(crate) engine_alone: bool,
     pub(crate) record: &'a Record,
     /// The disk before the first event of the record.
     pub(crate) start: Disk,
@@ -145,13 +147,14 @@ impl Check<'_> {
             .worker_threads(1)
             .enable_all()
             .build()?;
-        let (backend, workload) = (self.backend, self.workload);
-        let (folder, marks) = (folder.to_owned(), case.marks.clone());
+        let workload = self.workload;
+        let opener = workload.opener(self.backend, folder);
+        let opener = opener.engine_alone(self.engine_alone);
+        let marks = case.marks.clone();
         let chance = case.cut.seed;
         let outcome = runtime.block_on(async move {
             // In a task of its own, whose panic is a verdict too.
-            let judged =
-                tokio::spawn(async move { workload.judge(backend, &folder, &marks, chance).await });
+            let judged = tokio::spawn(async move { workload.judge(opener, &marks, chance).await });
             timeout(ANSWERED_WITHIN, judged).await
         });
         // An open that hangs does so on a thread that can't be stopped.

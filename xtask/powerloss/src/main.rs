@@ -70,6 +70,9 @@ struct CheckFlags {
     /// Cuts once after each sync, change of names and mark, instead.
     #[arg(long, conflicts_with = "cuts")]
     each_step: bool,
+    /// Cuts only within appends to a file whose name begins with this.
+    #[arg(long, conflicts_with = "each_step")]
+    within_appends: Option<String>,
     /// After how many of them the recovery is recorded, and cut in its turn.
     #[arg(long, default_value_t = 3)]
     recoveries: usize,
@@ -85,6 +88,9 @@ struct CheckFlags {
     /// Counts `sync_file_range` as a sync. It is none: a wrong checker, to check the check.
     #[arg(long)]
     range_counts: bool,
+    /// Judges what the engine opens by itself, without what the store looks at before.
+    #[arg(long)]
+    engine_alone: bool,
     /// Fails if no promise is broken: for stores and checkers that are wrong on purpose.
     #[arg(long)]
     must_convict: bool,

@@ -1,6 +1,7 @@
 //! A whole check: each workload recorded once, and cut under each model.
 
 use std::{
+    ops::Range,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -151,13 +152,13 @@ impl Run<'_> {
         let start = Disk::new(self.rules.clone(), record.log.clone());
         let cuts = match flags.each_step {
             true => cut::after_each_step(&record.events, random),
-            false => cut::choose(&record.events, flags.cuts, random),
+            false => self.choose(record, flags.cuts, random),
         };
         let convictions = self.judge(record, start.clone(), Vec::new(), &cuts)?;
         self.show(record, cuts.len(), &convictions);
         let mut broken = convictions.len();
         if flags.recorder.is_some() && convictions.is_empty() {
-            let firsts = cut::choose(&record.events, flags.recoveries, random);
+            let firsts = self.choose(record, flags.recoveries, random);
             for cut in &firsts {
                 broken += self.check_recovery(record, start.clone(), *cut)?;
             }
@@ -167,6 +168,17 @@ impl Run<'_> {
             );
         }
         Ok(broken)
+    }
+
+    fn choose(&self, record: &Record, count: usize, random: &mut Random) -> Vec<Cut> {
+        match &self.flags.within_appends {
+            Some(name) => {
+                let length = |data: &Range<usize>| data.len() as u64;
+                let moments = cut::within_appends(&record.events, name, length);
+                cut::choose_among(&moments, count, random)
+            }
+            None => cut::choose(&record.events, count, random),
+        }
     }
 
     fn judge(
@@ -179,6 +191,7 @@ impl Run<'_> {
         let check = Check {
             backend: self.flags.store,
             workload: self.workload,
+            engine_alone: self.flags.engine_alone,
             record,
             start,
             said,
@@ -204,7 +217,7 @@ impl Run<'_> {
         let start = before.with_log(recovery.log.clone());
         recovery.check_explains(start.clone(), &place.folder)?;
         let count = self.flags.cuts / self.flags.recoveries.max(1);
-        let cuts = cut::choose(&recovery.events, count, random);
+        let cuts = self.choose(&recovery, count, random);
         let said = record.marks_before(first.events);
         let convictions = self.judge(&recovery, start, said, &cuts)?;
         if !convictions.is_empty() {

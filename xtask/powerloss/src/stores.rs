@@ -28,6 +28,7 @@ pub(crate) struct Opener {
     backend: Backend,
     folder: PathBuf,
     options: OpenOptions,
+    engine_alone: bool,
 }
 
 impl Opener {
@@ -41,12 +42,20 @@ impl Opener {
             backend,
             folder: folder.to_owned(),
             options: OpenOptions::new(keyspaces).with_memtable_bytes(MEMTABLE_BYTES),
+            engine_alone: false,
         }
     }
 
     /// Whether it keeps a staging that was checkpointed.
     pub(crate) fn keeping_staging(mut self, keeps: bool) -> Self {
         self.options.keep_staging = keeps;
+        self
+    }
+
+    /// Whether the engine opens what is there by itself, without what the store looks at
+    /// before. To check the check.
+    pub(crate) fn engine_alone(mut self, alone: bool) -> Self {
+        self.engine_alone = alone;
         self
     }
 
@@ -62,6 +71,7 @@ impl Opener {
             backend,
             folder,
             options,
+            ..
         } = self.clone();
         let opened = move || open_with_spaces(backend, &folder, &options);
         let opened = tokio::task::spawn_blocking(opened).await;
@@ -76,8 +86,13 @@ impl OpenStore for Opener {
             backend,
             folder,
             options,
+            engine_alone,
         } = self.clone();
-        let opened = tokio::task::spawn_blocking(move || open(backend, &folder, options)).await;
+        let opened = tokio::task::spawn_blocking(move || match engine_alone {
+            true => open_with_spaces(backend, &folder, &options).map(|(_, store)| store),
+            false => open(backend, &folder, options),
+        })
+        .await;
         opened.unwrap_or_else(|panic| {
             let error = Error::new(ErrorKind::Corrupt, self.backend.name(), "open");
             Err(error.with_detail("the engine panicked").with_source(panic))

@@ -59,7 +59,7 @@ impl Workload {
         time: Duration,
     ) -> Result<()> {
         let marks = Arc::new(marks);
-        let opener = Opener::new(backend, folder);
+        let opener = self.opener(backend, folder);
         match self {
             Self::Store => {
                 let mut numbers = HashMap::new();
@@ -77,7 +77,7 @@ impl Workload {
                     broker::work(opener.clone(), &marks, &progress, &stop).await?;
                 }
             }
-            Self::Replace => replace::work(&replace::opener(backend, folder), &marks).await?,
+            Self::Replace => replace::work(&opener, &marks).await?,
         }
         Ok(())
     }
@@ -88,16 +88,9 @@ impl Workload {
     ///
     /// Those of the product.
     pub(crate) async fn recover(self, backend: Backend, folder: &Path) -> Result<()> {
-        let opener = Opener::new(backend, folder);
+        let opener = self.opener(backend, folder);
         match self {
-            Self::Store => opener.store().await?.close().await?,
-            Self::Replace => {
-                replace::opener(backend, folder)
-                    .store()
-                    .await?
-                    .close()
-                    .await?
-            }
+            Self::Store | Self::Replace => opener.store().await?.close().await?,
             Self::Broker => {
                 let broker = Broker::open(Arc::new(opener), broker::options()).await?;
                 broker.shutdown().await?;
@@ -106,7 +99,15 @@ impl Workload {
         Ok(())
     }
 
-    /// What is wrong with what a power cut left in `folder`. Where there is more than one way
+    /// The store of `backend` in `folder`, as this workload has it.
+    pub(crate) fn opener(self, backend: Backend, folder: &Path) -> Opener {
+        match self {
+            Self::Store | Self::Broker => Opener::new(backend, folder),
+            Self::Replace => replace::opener(backend, folder),
+        }
+    }
+
+    /// What is wrong with what a power cut left of a store. Where there is more than one way
     /// to go on, `chance` takes one.
     ///
     /// # Errors
@@ -114,17 +115,14 @@ impl Workload {
     /// If the product refuses or fails: that is a verdict as well.
     pub(crate) async fn judge(
         self,
-        backend: Backend,
-        folder: &Path,
+        opener: Opener,
         marks: &[Mark],
         chance: u64,
     ) -> Result<Vec<String>> {
         let mut violations = Vec::new();
-        let opener = Opener::new(backend, folder);
         match self {
             Self::Broker => judge::judge(opener, marks, &mut violations).await?,
             Self::Replace => {
-                let opener = replace::opener(backend, folder);
                 replace::judge(&opener, marks, chance.is_multiple_of(2), &mut violations).await?;
             }
             Self::Store => {

@@ -7,7 +7,7 @@ use pop_store::testkit::Random;
 use super::{Model, image::Image};
 
 // What a disk writes whole or not at all.
-const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
 // What the system writes back together.
 const PAGE_BYTES: u64 = 4_096;
 

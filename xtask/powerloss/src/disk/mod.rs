@@ -16,6 +16,7 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 use anyhow::{Context, Result, bail, ensure};
 use pop_powerloss_trace::{Event, SyncCall};
 
+pub(crate) use self::file::SECTOR_BYTES;
 use self::{
     file::{Change, File},
     names::{Names, NodeId, ROOT},
