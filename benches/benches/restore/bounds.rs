@@ -22,7 +22,7 @@ use super::{
     line::{Line, Loopback},
     row,
     rows::{self, KEYSPACES, OTHERS},
-    source::Source,
+    source::{Source, listen},
     start,
 };
 
@@ -46,6 +46,9 @@ pub(super) fn measure(runtime: &Runtime, backend: &str, base: &Path, from: &Path
     });
     into(runtime, backend, base, async |target| {
         broken(backend, &source, target).await;
+    });
+    into(runtime, backend, base, async |target| {
+        refused(backend, target).await;
     });
     let near = into(runtime, backend, base, async |target| {
         far(backend, &source, target, Duration::from_millis(1), window).await
@@ -201,7 +204,7 @@ async fn limited(backend: &str, source: &Source, target: Arc<dyn Store>) {
     let come = first.wait_for(|it| it.rows > 0).await;
     let before = come.expect("it goes on").bytes;
     let begun = Instant::now();
-    tokio::time::sleep(LIMITED_FOR).await;
+    let _ = tokio::time::timeout(LIMITED_FOR, session.outcome()).await;
     let bytes = progress.borrow().bytes - before;
     let rate = bytes as f64 / begun.elapsed().as_secs_f64() / 1e6;
     let puts = others.stop().await;
@@ -228,6 +231,21 @@ async fn broken(backend: &str, source: &Source, target: Arc<dyn Store>) {
     let share = carried.load(Relaxed) as f64 / rows::bytes() as f64 * 100.0;
     let note = format!("{share:.1} % of the bytes of rows carried, frames included");
     row(backend, "a break at 90 %", note);
+    drop(restorer);
+}
+
+/// From the request to the outcome, where nobody listens.
+async fn refused(backend: &str, target: Arc<dyn Store>) {
+    let nobody = listen().await.local_addr().expect("it was bound");
+    let begun = Instant::now();
+    let transport = Arc::new(Loopback(nobody));
+    let (restorer, session) = start(target, transport, Options::default(), Limiter::none());
+    session.outcome().await.expect_err("nobody listens");
+    row(
+        backend,
+        "no source",
+        format!("known after {:?}", begun.elapsed()),
+    );
     drop(restorer);
 }
 
