@@ -19,6 +19,9 @@ pub mod table;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
+#[cfg(test)]
+mod golden;
+
 #[cfg(feature = "blocking")]
 pub use backend::engine::OpenOptions;
 #[cfg(feature = "fjall")]

@@ -1,40 +1,25 @@
-//! The values that this crate defines, pinned: what it writes is what `fixtures/v1` holds,
-//! and what they hold is what it reads.
-//!
-//! After a deliberate change of the format, `POP_BLESS=1 cargo test -p pop-store golden`
-//! writes them anew; the diff then shows what changed.
+//! The values that this crate defines, pinned: what it writes is what the fixtures hold, and
+//! what they hold is what it reads.
 
-use std::{env, fmt::Debug, fs, path::PathBuf};
+use std::fmt::Debug;
 
 use bytes::Bytes;
-use data_encoding::HEXLOWER;
 use pop_model::{
     BodyEncoding, LogQueue, Message, MessageBody, MessageKind, QueueId, StoredValue, TopicId,
     WallTime,
 };
 
 use super::{Timer, number::Number};
+use crate::golden::pinned;
 
-/// A fixture is a file of `name: hex` lines.
 fn check<V: StoredValue + Debug + PartialEq>(kind: &str, samples: Vec<(&str, V)>) {
-    let path = format!("tests/fixtures/v1/{kind}.hex");
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
-    let line =
-        |(name, value): &(&str, V)| format!("{name}: {}\n", HEXLOWER.encode(&value.encode()));
-    let written: String = samples.iter().map(line).collect();
-    if env::var_os("POP_BLESS").is_some_and(|bless| bless == "1") {
-        fs::write(&path, &written).unwrap();
-    }
-    let golden = fs::read_to_string(&path).unwrap();
-    assert_eq!(
-        written, golden,
-        "{kind} is written differently: the format changed"
-    );
-    for ((name, value), line) in samples.into_iter().zip(golden.lines()) {
-        let (_, hex) = line.split_once(": ").expect("a line is `name: hex`");
-        let bytes = HEXLOWER.decode(hex.as_bytes()).expect("lower case hex");
+    let written: Vec<_> = samples
+        .iter()
+        .map(|(name, it)| (*name, it.encode()))
+        .collect();
+    for ((name, value), bytes) in samples.into_iter().zip(pinned(kind, &written)) {
         assert_eq!(
-            V::decode(bytes.into()),
+            V::decode(bytes),
             Ok(value),
             "{kind} {name} is read differently"
         );

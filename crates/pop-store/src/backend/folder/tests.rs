@@ -90,3 +90,28 @@ fn a_torn_mark_falls_back_to_the_one_before() {
     fs::write(&path, &content).unwrap();
     assert_eq!(held.high_water().unwrap_err().kind(), ErrorKind::Corrupt);
 }
+
+// Catches: another place of the second slot, another text of the marker.
+#[test]
+fn the_marker_and_the_mark_keep_their_bytes() {
+    let folder = TempDir::new().unwrap();
+    let held = DataFolder::claim(folder.path(), "fjall").unwrap();
+    let mut mark = held.high_water().unwrap();
+    mark.record(7).unwrap();
+    mark.record(8).unwrap();
+    let mut expected = [0; 1_024];
+    for (at, record) in [
+        (0, *b"\x01\0\0\0\0\0\0\0\x07\x9b\x11\xda\x00"),
+        (512, *b"\x01\0\0\0\0\0\0\0\x08\xc5\x02\xe6\x24"),
+    ] {
+        expected[at..at + record.len()].copy_from_slice(&record);
+    }
+    assert_eq!(
+        fs::read(folder.path().join("pop.synced")).unwrap(),
+        expected
+    );
+    assert_eq!(
+        fs::read_to_string(folder.path().join("pop.store")).unwrap(),
+        "pop-store\nformat 1\nbackend fjall\n"
+    );
+}

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod fake;
+mod golden;
 mod group;
 mod poison;
 mod resume;
