@@ -10,6 +10,9 @@ mod reader;
 mod record;
 mod snapshot;
 
+#[cfg(test)]
+mod golden;
+
 pub use draft::{Begun, Draft, PARTIAL};
 pub use error::BackupError;
 pub use reader::{BackupFile, Totals};
