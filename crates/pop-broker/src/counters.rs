@@ -24,6 +24,7 @@ pub(crate) struct Counters {
     pub(crate) sent: Counter,
     pub(crate) received: Counter,
     pub(crate) acked: Counter,
+    pub(crate) stored: Counter,
     pub(crate) revived: Counter,
     pub(crate) dead_lettered: Counter,
     pub(crate) quarantined: Counter,
@@ -43,6 +44,9 @@ pub struct Counts {
     pub received: u64,
     /// Acknowledged.
     pub acked: u64,
+    /// Deliveries that went from memory into the store, because they stayed out for long or
+    /// memory was full.
+    pub stored: u64,
     /// Made ready for another delivery after their time was up.
     pub revived: u64,
     /// Moved to a dead-letter topic.
@@ -65,6 +69,7 @@ impl Counters {
             sent: self.sent.get(),
             received: self.received.get(),
             acked: self.acked.get(),
+            stored: self.stored.get(),
             revived: self.revived.get(),
             dead_lettered: self.dead_lettered.get(),
             quarantined: self.quarantined.get(),

@@ -183,6 +183,12 @@ impl RetrySink for Redelivery {
         }
     }
 
+    fn stored(&self, _stored: &DeliveryIdentity) {
+        if let Some(core) = self.core.upgrade() {
+            core.options.counters.stored.add(1);
+        }
+    }
+
     fn stored_ended(&self, ended: &DeliveryIdentity) {
         if let Some(core) = self.core.upgrade() {
             core.cache.stored_ended(ended);

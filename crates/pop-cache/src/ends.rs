@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use pop_model::{
-    Checkpoint, MarkPage, Mutant, Offset, QuarantineRecord, QueueId, RetryKey, StoredValue,
-    SubscriptionEpoch,
+    Checkpoint, DeliveryIdentity, MarkPage, Mutant, Offset, QuarantineRecord, QueueId, RetryKey,
+    StoredValue, SubscriptionEpoch,
 };
 use pop_store::{
     Durability, Error, ErrorKind, Outcome, Result, StoreExt, WriteBatch,
@@ -190,8 +190,8 @@ impl<K: RetrySink> LeaseCache<K> {
                 self.with_state(cached, |state| {
                     state.leases.settled(plan, durability);
                     for told in &told {
-                        if let Told::Stored(offset, _) = told {
-                            state.stored_begins(*offset);
+                        if let Told::Stored(row, _) = told {
+                            state.stored_begins(row.offset);
                         }
                     }
                 });
@@ -296,7 +296,11 @@ impl<K: RetrySink> LeaseCache<K> {
                         self.inner.sink.settled(&due, token);
                     }
                 }
-                Told::Stored(_, ticket) => ticket.landed(),
+                Told::Stored(row, ticket) => {
+                    ticket.landed();
+                    self.inner.sink.stored(&row);
+                }
+                Told::Kept(row) => self.inner.sink.stored(&row),
                 Told::Quarantined(due, reason) => {
                     let identity = due.identity;
                     tracing::error!(queue = %identity.queue, offset = identity.offset.get(), %reason, "a delivery went to quarantine");
@@ -389,7 +393,8 @@ fn sort<T>(ends: &[End<T>]) -> (Vec<Offset>, Vec<Keep>) {
 /// What is left to tell of an end once its write has an outcome.
 enum Told {
     Revived(Box<Checkpoint>),
-    Stored(Offset, DueTicket),
+    Stored(DeliveryIdentity, DueTicket),
+    Kept(DeliveryIdentity),
     Quarantined(Box<Checkpoint>, String),
     Nothing,
 }
@@ -397,7 +402,8 @@ enum Told {
 fn tell<T>(end: End<T>) -> (Told, Option<T>) {
     match end {
         End::Revived(due, revival) => (Told::Revived(due), Some(revival.token)),
-        End::Stored(row, ticket) => (Told::Stored(row.identity.offset, ticket), None),
+        End::Stored(row, ticket) => (Told::Stored(row.identity, ticket), None),
+        End::Kept(keep) if !keep.is_ready => (Told::Kept(keep.row.identity), None),
         End::Quarantined(due, reason) => (Told::Quarantined(due, reason), None),
         End::Kept(_) | End::Written { .. } => (Told::Nothing, None),
     }

@@ -101,6 +101,11 @@ pub trait RetrySink: fmt::Debug + Send + Sync + 'static {
         let _ = due;
     }
 
+    /// A delivery is in the store: whatever becomes of this process, it ends as its row says.
+    fn stored(&self, stored: &DeliveryIdentity) {
+        let _ = stored;
+    }
+
     /// A stored delivery is over, and its row gone.
     fn stored_ended(&self, ended: &DeliveryIdentity) {
         let _ = ended;

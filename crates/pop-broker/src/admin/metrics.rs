@@ -80,6 +80,11 @@ fn render(broker: &Broker, data: Option<&DataService>) -> String {
             counts.acked,
         ),
         (
+            "pop_leases_stored_total",
+            "Deliveries that went from memory into the store.",
+            counts.stored,
+        ),
+        (
             "pop_messages_revived_total",
             "Messages made ready again after their time was up.",
             counts.revived,

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use pop_broker::{BrokerError, Delivery, ReceiveRequest};
-use pop_model::{Checkpoint, Offset, StoredValue};
+use pop_broker::{BrokerError, Delivery, NewMessage, ReceiveRequest};
+use pop_model::{Checkpoint, MessageKind, Offset, StoredValue};
 use pop_store::{
     table::LEASE,
     testkit::{Call, Effect, Fault},
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::{
     audit::{all, assert_each_in_one_place, audit},
-    world::{INVISIBLE, SECOND, STAY, World, group, ids, request, seen, topic},
+    world::{INVISIBLE, SECOND, STAY, World, group, ids, message, request, seen, topic},
 };
 
 const DONE: Effect = Effect::Happened;
@@ -92,6 +92,41 @@ async fn a_lease_that_stays_is_stored_as_it_is_and_its_handle_goes_on_to_work() 
     assert_eq!(seen(&world.receive("g", "orders").await), [("c", 2)]);
     world.advance(STAY).await;
     assert_eq!(seen(&world.receive("g", "orders").await), [("b", 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_lease_that_goes_into_the_store_is_counted_once() {
+    // In order, too, where a lease has its row and stays in memory.
+    // Catches: a sink that is not told of `Told::Kept`, or that is told of a refused write.
+    for is_fifo in [false, true] {
+        let world = World::new().await;
+        match is_fifo {
+            true => world.create_fifo_group("g", 9).await,
+            false => world.create_group("g", 9).await,
+        }
+        for id in ["a", "b"] {
+            let message = NewMessage {
+                kind: MessageKind::Fifo,
+                message_group: Some(id.into()),
+                ..message(id)
+            };
+            world.try_send("orders", message).await.unwrap();
+        }
+        let stored = || world.broker.counts().stored;
+        let deliveries = world.receive("g", "orders").await;
+        assert_eq!((deliveries.len(), stored()), (2, 0), "in order: {is_fifo}");
+        world.ack("g", "orders", &deliveries[0]).await.unwrap();
+        world.rest().await;
+        world.faults.arm(Call::Write, 1, Fault::Refuse);
+        world.stay().await;
+        assert_eq!((world.faults.injected_count(), stored()), (1, 0));
+        world.advance(SECOND).await;
+        assert_eq!((row_count(&world).await, stored()), (1, 1), "{is_fifo}");
+        // Ready again is not stored again.
+        world.advance(INVISIBLE).await;
+        assert_eq!(seen(&world.receive("g", "orders").await), [("b", 2)]);
+        assert_eq!(stored(), 1, "in order: {is_fifo}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

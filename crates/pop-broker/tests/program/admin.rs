@@ -73,6 +73,7 @@ async fn metrics_count_what_happened() {
         "pop_messages_sent_total 2",
         "pop_messages_received_total 3",
         "pop_messages_acked_total 1",
+        "pop_leases_stored_total 0",
         "pop_messages_revived_total 1",
         "pop_messages_dead_lettered_total 0",
         "pop_messages_quarantined_total 0",
