@@ -32,10 +32,6 @@ const RESTORE_KILLS: u32 = 8;
 /// Those that take turns within seconds. What has a broker that serves is for longer runs.
 const RESTORE_ACTIONS: [&str; 3] = ["backup", "restore", "migrate"];
 
-/// Cuts per workload and model. What they find is rare after thousands, and a slip in a sync
-/// shows in every other one.
-const POWERLOSS_CUTS: u32 = 12;
-
 /// Runs all steps.
 ///
 /// # Errors
@@ -69,9 +65,17 @@ pub fn run() -> Result<()> {
     );
     steps.run("docs", &alone, || lint::docs(&sh))?;
     tests(&sh, &mut steps)?;
-    let alone = format!("cargo xtask sim --seeds 1000000 --time {}", sim::CI_SECONDS);
+    let alone = format!(
+        "cargo xtask sim --seeds {} --time {}",
+        sim::CI_SEEDS,
+        sim::CI_SECONDS
+    );
     steps.run("simulation", &alone, || sim::for_ci(&sh))?;
-    let alone = format!("cargo xtask restore-sim --seeds {}", restore_sim::CI_SEEDS);
+    let alone = format!(
+        "cargo xtask restore-sim --seeds {} && cargo xtask restore-sim --driver --seeds {}",
+        restore_sim::CI_SEEDS,
+        restore_sim::CI_SEEDS_OF_TASKS
+    );
     steps.run("simulation of snapshot sessions", &alone, || {
         restore_sim::for_ci(&sh)
     })?;
@@ -217,9 +221,12 @@ fn power_cuts(sh: &Shell, steps: &mut Steps) -> Result<()> {
         .into_iter()
         .filter(|backend| backend.is_durable())
     {
-        let alone = format!("cargo xtask powerloss --backend {backend} --cuts {POWERLOSS_CUTS}");
+        let alone = powerloss::ci_runs(backend)
+            .map(|run| format!("cargo xtask powerloss --backend {backend} {run}"))
+            .collect::<Vec<_>>()
+            .join(" && ");
         steps.run(&format!("power cuts on {backend}"), &alone, || {
-            programs.cut(sh, backend, POWERLOSS_CUTS, 1)
+            programs.cut(sh, backend)
         })?;
     }
     steps.run(

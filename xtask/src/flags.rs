@@ -142,8 +142,8 @@ xflags::xflags! {
         cmd powerloss {
             /// The durable store to cut; fjall if absent; `all` is each durable one.
             optional -b, --backend backend: Selection
-            /// store, broker or replace; each of them if absent.
-            optional -w, --workload name: String
+            /// store, broker or replace; may be repeated; each of them if absent.
+            repeated -w, --workload name: String
             /// Cuts per workload and model of a file system; 200 if absent.
             optional -c, --cuts count: u32
             /// Cuts once after each sync and each change of names, instead; for `replace`,
@@ -152,6 +152,8 @@ xflags::xflags! {
             /// Cuts only within appends to a file whose name begins with this: RocksDB's
             /// `MANIFEST`.
             optional --within-appends name: String
+            /// After how many cuts the recovery is recorded, and cut in its turn; 3 if absent.
+            optional -r, --recoveries count: u32
             /// Chooses the cuts and what survives them; 1 if absent.
             optional -s, --seed seed: u64
             /// Takes syncs away, and checks that this is noticed.
@@ -160,7 +162,8 @@ xflags::xflags! {
 
         /// Runs the benchmarks and prints throughput and latencies.
         cmd bench {
-            /// One benchmark (a name in benches/benches, without `.rs`); all if absent.
+            /// One benchmark (a file or folder in benches/benches, without `.rs`); all if
+            /// absent.
             optional name: String
             /// The backend to build in beside memory; fjall if absent; `all` is every one.
             optional -b, --backend backend: Selection
@@ -177,9 +180,9 @@ xflags::xflags! {
         cmd fix {}
 
         /// All of the above that decides whether a change is good, cheap checks first: format,
-        /// layers, tidy, Clippy, docs, tests on every backend, the demo, the official
-        /// clients, copies between all stores, torture in short. Stops at the first failure and says how to run that
-        /// step alone.
+        /// layers, tidy, Clippy, docs, tests on every backend, both simulators, the demo, the
+        /// official clients, copies between all stores and kills of them; torture and power
+        /// cuts, in short. Stops at the first failure and says how to run that step alone.
         cmd ci {}
     }
 }

@@ -52,23 +52,53 @@ pub fn run(flags: flags::Powerloss) -> Result<()> {
     if flags.convict {
         return programs.convict(&sh, &backends);
     }
-    let seed = flags.seed.unwrap_or(1).to_string();
-    let cuts = flags.cuts.unwrap_or(CUTS).to_string();
-    let mut arguments = vec!["--seed", &seed];
-    match flags.each_step {
-        true => arguments.push("--each-step"),
-        false => arguments.extend(["--cuts", &cuts]),
-    }
-    if let Some(name) = &flags.within_appends {
-        arguments.extend(["--within-appends", name]);
-    }
-    if let Some(workload) = &flags.workload {
-        arguments.extend(["--workload", workload]);
-    }
+    let arguments = arguments(&flags);
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     for backend in backends.into_iter().filter(|backend| backend.is_durable()) {
         programs.check(&sh, backend, &arguments)?;
     }
     Ok(())
+}
+
+/// What the checker is given for the flags.
+fn arguments(flags: &flags::Powerloss) -> Vec<String> {
+    let mut arguments = Vec::new();
+    let mut give = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+    if !flags.each_step {
+        give("--cuts", flags.cuts.unwrap_or(CUTS).to_string());
+    }
+    give("--seed", flags.seed.unwrap_or(1).to_string());
+    for workload in &flags.workload {
+        give("--workload", workload.clone());
+    }
+    if let Some(name) = &flags.within_appends {
+        give("--within-appends", name.clone());
+    }
+    if let Some(count) = flags.recoveries {
+        give("--recoveries", count.to_string());
+    }
+    if flags.each_step {
+        arguments.push("--each-step".to_owned());
+    }
+    arguments
+}
+
+/// What CI cuts on `backend`: each is what this command and the checker take. What cuts find
+/// is rare after thousands, and a slip in a sync shows in every other one.
+pub fn ci_runs(backend: Backend) -> impl Iterator<Item = &'static str> {
+    let usual = "--cuts 12 --seed 1 --workload store --workload broker";
+    // Moments that are met once among hundreds of others.
+    let within = "--cuts 12 --seed 1 --workload store --workload broker \
+                  --within-appends MANIFEST --recoveries 1";
+    // What opens sweep is cut with the rest of its plan: one recovery is enough. After a cut
+    // of sled's, a flush of more than a segment may leave a log that it refuses to open.
+    let replace = "--cuts 12 --seed 1 --workload replace --recoveries 1";
+    let runs = [
+        Some(usual),
+        (backend == Backend::Rocksdb).then_some(within),
+        (backend != Backend::Sled).then_some(replace),
+    ];
+    runs.into_iter().flatten()
 }
 
 /// Whether this system has what the recorder is made for.
@@ -113,28 +143,17 @@ pub fn build(sh: &Shell, backends: &[Backend]) -> Result<Programs> {
 }
 
 impl Programs {
-    /// Cuts all workloads on `backend`, under both models of a file system.
+    /// Does what CI does on `backend`: [`ci_runs`].
     ///
     /// # Errors
     ///
     /// If a promise was broken.
-    pub fn cut(&self, sh: &Shell, backend: Backend, cuts: u32, seed: u64) -> Result<()> {
-        let (cuts, seed) = (cuts.to_string(), seed.to_string());
-        let common = ["--cuts", &cuts, "--seed", &seed];
-        let usual = ["--workload", "store", "--workload", "broker"];
-        self.check(sh, backend, &[&common[..], &usual].concat())?;
-        if backend == Backend::Sled {
-            // A flush of more than a segment may leave a log that sled refuses to open.
-            return Ok(());
+    pub fn cut(&self, sh: &Shell, backend: Backend) -> Result<()> {
+        for run in ci_runs(backend) {
+            let arguments: Vec<_> = run.split_whitespace().collect();
+            self.check(sh, backend, &arguments)?;
         }
-        if backend == Backend::Rocksdb {
-            // Moments that are met once among hundreds of others.
-            let within = ["--within-appends", MANIFEST, "--recoveries", "1"];
-            self.check(sh, backend, &[&common[..], &usual, &within].concat())?;
-        }
-        // What opens sweep is cut with the rest of its plan: one recovery is enough.
-        let replace = ["--workload", "replace", "--recoveries", "1"];
-        self.check(sh, backend, &[&common[..], &replace].concat())
+        Ok(())
     }
 
     /// Checks that a store without its syncs is convicted, also one that does not sync the
@@ -189,5 +208,27 @@ impl Programs {
         )
         .run()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ci_prints_is_what_ci_runs() {
+        // Catches: a flag that only the checker has; `arguments` that leaves `--recoveries` out.
+        for backend in Backend::ALL {
+            for run in ci_runs(backend) {
+                let words: Vec<_> = run.split_whitespace().collect();
+                let typed = [&["powerloss"][..], &words].concat();
+                let typed = typed.into_iter().map(Into::into).collect();
+                let parsed = flags::Xtask::from_vec(typed).expect("it can be typed");
+                let flags::XtaskCmd::Powerloss(flags) = parsed.subcommand else {
+                    panic!("{run} is another command");
+                };
+                assert_eq!(arguments(&flags), words);
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::{flags, workspace};
 pub const CI_SEEDS: &str = "100000";
 
 /// How many of them with the real tasks, which take ten times as long.
-const CI_SEEDS_OF_TASKS: &str = "10000";
+pub const CI_SEEDS_OF_TASKS: &str = "10000";
 
 /// Runs the seeds that the flags name.
 ///

@@ -8,7 +8,7 @@ use xshell::{Shell, cmd};
 use crate::{flags, workspace};
 
 /// How many seeds CI simulates at most, so that a fast machine tries what a slow one does.
-const CI_SEEDS: &str = "1500";
+pub const CI_SEEDS: &str = "1500";
 
 /// How long CI simulates.
 pub const CI_SECONDS: u64 = 120;
