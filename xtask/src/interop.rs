@@ -6,6 +6,7 @@
 mod broker;
 mod language;
 mod process;
+mod stored;
 mod verdict;
 
 use std::env;
@@ -167,10 +168,15 @@ impl Round<'_> {
         let log = self.logs.join(format!("broker-{}.log", self.backend));
         let mut rows = Vec::new();
         let binary = &self.options.broker_binary;
-        let config = ordered_groups(clients);
+        let stay = stored::configuration(self.backend);
+        let config = format!("{stay}{}", ordered_groups(clients));
         match Broker::start(shell, binary, self.backend, &config, &log) {
             Ok(broker) => {
                 rows.extend(self.run_clients(&broker, clients));
+                let left = self.left(clients, &rows);
+                if let Err(error) = stored::check(&broker, self.backend, left) {
+                    rows.push(self.broker_row(&error));
+                }
                 if let Err(error) = broker.stop() {
                     rows.push(self.broker_row(&error));
                 }
@@ -179,6 +185,15 @@ impl Round<'_> {
         }
         self.explain(&rows, &log);
         rows
+    }
+
+    /// How many messages clients left alone until they came back.
+    fn left(&self, clients: &[Client], rows: &[Row]) -> u64 {
+        let has_left = |(row, client): &(&Row, &Client)| {
+            client.language.leaves_half && matches!(row.verdict, Verdict::Passed(_))
+        };
+        let left = rows.iter().zip(clients).filter(has_left);
+        left.map(|_| u64::from(self.options.messages / 2)).sum()
     }
 
     /// Prints what the table has no room for.

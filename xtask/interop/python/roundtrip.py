@@ -21,6 +21,7 @@ AWAIT_SECONDS = 3
 SEND_FAILURES_MAX = 5
 SHUTDOWN_SECONDS = 10
 INVALID_RECEIPT_HANDLE = 40013
+STORED_SECONDS = 1.5  # After these a durable store has the lease: the broker's stay is 1 s there.
 
 
 class RoundTrip:
@@ -133,10 +134,13 @@ class RoundTrip:
         if action in (LENGTHEN, KEEP):
             seconds = self.options.invisible_seconds + EXTRA_SECONDS
         old = copy.copy(message)
+        if action == KEEP:
+            time.sleep(STORED_SECONDS)
         asked_at = time.monotonic()
         consumer.change_invisible_duration(message, seconds)
         self.ledger.on_changed(index, seconds, asked_at, time.monotonic())
         if action == KEEP:
+            time.sleep(STORED_SECONDS)
             consumer.ack(message)
             self.ledger.on_acked(index)
         elif action == OLD_HANDLE:

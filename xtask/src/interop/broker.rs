@@ -1,12 +1,13 @@
 //! A broker as its own process, on a folder and a port of its own.
 
 use std::ffi::OsStr;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use xshell::{Shell, TempDir};
 
 use super::process::{Ended, last_line, poll, start, wait_limited};
@@ -14,11 +15,13 @@ use super::process::{Ended, last_line, poll, start, wait_limited};
 const START_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(20);
 const CONNECT_MAX: Duration = Duration::from_secs(1);
+const STORED_METRIC: &str = "pop_leases_stored_total";
 
 /// A broker that accepts connections. Dropping it kills the process and removes its folder.
 pub(super) struct Broker {
     child: Child,
     address: SocketAddr,
+    admin: SocketAddr,
     _data: TempDir,
     _config: TempDir,
 }
@@ -53,6 +56,7 @@ impl Broker {
         let mut broker = Self {
             child,
             address,
+            admin,
             _data: data,
             _config: folder,
         };
@@ -63,6 +67,24 @@ impl Broker {
     /// Where clients connect.
     pub(super) fn endpoint(&self) -> String {
         self.address.to_string()
+    }
+
+    /// How many deliveries went from memory into the store.
+    pub(super) fn stored_leases(&self) -> Result<u64> {
+        let mut stream = TcpStream::connect_timeout(&self.admin, CONNECT_MAX)?;
+        stream.set_read_timeout(Some(STOP_MAX))?;
+        write!(
+            stream,
+            "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.admin
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let value = answer
+            .lines()
+            .find_map(|line| line.strip_prefix(STORED_METRIC)?.strip_prefix(' '))
+            .with_context(|| format!("the broker's /metrics have no {STORED_METRIC}"))?;
+        Ok(value.trim().parse()?)
     }
 
     /// Asks the broker to end, as an operator does, and checks that it does so cleanly.

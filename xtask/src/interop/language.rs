@@ -42,6 +42,8 @@ pub(super) struct Language {
     /// Commands that succeed where the toolchain is there.
     tools: &'static [&'static [&'static str]],
     pub(super) trust: Trust,
+    /// Whether it leaves every second message alone until that comes back.
+    pub(super) leaves_half: bool,
     prepare: fn(&Places) -> Result<()>,
     program: fn(&Places) -> Command,
 }
@@ -53,6 +55,7 @@ pub(super) const LANGUAGES: &[Language] = &[
         client: "rocketmq-python-client 5.1.2",
         tools: &[&["python3", "-c", "import ensurepip, venv"]],
         trust: Trust::Roots,
+        leaves_half: true,
         prepare: prepare_python,
         program: |places| python(places, "roundtrip.py"),
     },
@@ -62,6 +65,7 @@ pub(super) const LANGUAGES: &[Language] = &[
         client: "rocketmq-python-client 5.1.2",
         tools: &[&["python3", "-c", "import ensurepip, venv"]],
         trust: Trust::Roots,
+        leaves_half: false,
         prepare: prepare_python,
         program: |places| python(places, "push.py"),
     },
@@ -71,6 +75,7 @@ pub(super) const LANGUAGES: &[Language] = &[
         client: "rocketmq-client-nodejs 1.0.8",
         tools: &[&["node", "--version"], &["npm", "--version"]],
         trust: Trust::Roots,
+        leaves_half: true,
         prepare: prepare_node,
         program: |places| {
             let mut command = Command::new("node");
@@ -84,6 +89,7 @@ pub(super) const LANGUAGES: &[Language] = &[
         client: "rocketmq 5.0.0",
         tools: &[&["cargo", "--version"]],
         trust: Trust::NoTls,
+        leaves_half: true,
         prepare: prepare_rust,
         program: |places| {
             let mut command = Command::new(places.output.join("debug/pop-interop-rust"));
@@ -98,6 +104,7 @@ pub(super) const LANGUAGES: &[Language] = &[
         client: "rocketmq-client-java 5.2.0",
         tools: &[&["javac", "--version"], &["mvn", "--version"]],
         trust: Trust::Any,
+        leaves_half: true,
         prepare: prepare_java,
         program: |places| {
             let mut home = OsString::from("-Duser.home=");
@@ -120,6 +127,7 @@ pub(super) const LANGUAGES: &[Language] = &[
         client: "rocketmq-clients/golang/v5 5.1.4",
         tools: &[&["go", "version"]],
         trust: Trust::Any,
+        leaves_half: true,
         prepare: prepare_go,
         program: |places| Command::new(places.output.join("roundtrip")),
     },
