@@ -4,6 +4,7 @@ mod acks;
 mod bounds;
 mod damage;
 mod dead_letter;
+mod foreign;
 mod lifecycle;
 mod mutants;
 mod outcomes;

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,6 +28,8 @@ pub(crate) enum Answer {
     PanicLater,
     Hang,
     Slow(Duration),
+    /// Appended to a log of its own, which takes as long; nothing is left to write.
+    Append(Duration),
     /// With a condition that never holds.
     Impossible,
     /// With as many rows of its own.
@@ -46,11 +51,26 @@ pub(crate) struct Sink {
     /// It decides at once what it need not wait for.
     pub(crate) at_once: AtomicBool,
     pub(crate) told: Mutex<Vec<Told>>,
+    /// The log of its own: durable at once, whatever becomes of the store.
+    pub(crate) own_log: Arc<Mutex<Vec<u64>>>,
     pub(crate) ready: Mutex<BTreeSet<SubscriptionQueue>>,
     pub(crate) woken: Notify,
 }
 
 impl Sink {
+    /// The sink of the next run, which finds its own log as it is.
+    pub(crate) fn reopened(&self) -> Self {
+        Self {
+            own_log: Arc::clone(&self.own_log),
+            ..Self::default()
+        }
+    }
+
+    /// The offsets that were appended to its own log, in order.
+    pub(crate) fn appended(&self) -> Vec<u64> {
+        self.own_log.lock().clone()
+    }
+
     pub(crate) fn answer(&self, offset: u64, answer: Answer) {
         self.answers.lock().insert(offset, answer);
     }
@@ -69,6 +89,10 @@ impl Sink {
             Answer::Gone | Answer::PanicLater | Answer::Hang | Answer::Slow(_) => RevivalKind::Gone,
             Answer::Retry => {
                 writes.put(META, retry_row(offset), "".into());
+                RevivalKind::Retried
+            }
+            Answer::Append(_) => {
+                self.own_log.lock().push(offset);
                 RevivalKind::Retried
             }
             Answer::Again => RevivalKind::Again(due.delivery_attempt + 1),
@@ -117,6 +141,9 @@ impl RetrySink for Sink {
 
     async fn revive(&self, due: &Checkpoint) -> Result<Revival<()>, SinkError> {
         let answer = self.answer_to(due.identity.offset.get());
+        if let Answer::Append(takes) = answer {
+            tokio::time::sleep(takes).await;
+        }
         let decided = self.decide(due, answer);
         match answer {
             Answer::PanicLater => {
@@ -132,7 +159,11 @@ impl RetrySink for Sink {
 
     fn revive_now(&self, due: &Checkpoint) -> Option<Result<Revival<()>, SinkError>> {
         let answer = self.answer_to(due.identity.offset.get());
-        let waits = matches!(answer, Answer::PanicLater | Answer::Hang | Answer::Slow(_));
+        let waits = match answer {
+            Answer::PanicLater | Answer::Hang | Answer::Slow(_) => true,
+            Answer::Append(takes) => takes > Duration::ZERO,
+            _ => false,
+        };
         let decides = self.at_once.load(Ordering::Relaxed) && !waits;
         decides.then(|| self.decide(due, answer))
     }

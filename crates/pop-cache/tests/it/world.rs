@@ -93,7 +93,7 @@ impl World {
         let survived = self.store.crash(keep);
         self.store = FaultStore::crashable(survived, self.faults.clone());
         self.run += 1;
-        self.sink = Arc::new(Sink::default());
+        self.sink = Arc::new(self.sink.reopened());
         let (sink, clock, options) = (&self.sink, &self.clock, &self.options);
         self.cache = cache(&self.store, sink, clock, options, self.run);
     }

@@ -7,6 +7,7 @@
     reason = "a test that can not set itself up has failed"
 )]
 
+mod foreign;
 mod outcomes;
 mod scan;
 mod world;

@@ -33,6 +33,8 @@ pub(crate) enum Answer {
     PanicAtOnce,
     PanicLater,
     Hang,
+    /// Appended to a log of its own, which takes as long; nothing is left to write.
+    Append(Duration),
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +43,8 @@ pub(crate) struct Sink {
     pub(crate) asked: Mutex<Vec<Offset>>,
     pub(crate) settled: Mutex<Vec<Offset>>,
     pub(crate) unsettled: Mutex<Vec<(Offset, Outcome)>>,
+    /// The log of its own: durable at once, whatever becomes of the store.
+    pub(crate) own_log: Arc<Mutex<Vec<u64>>>,
 }
 
 #[async_trait]
@@ -82,6 +86,11 @@ impl RetrySink for Sink {
                 panic!("later");
             }
             Answer::Hang => std::future::pending().await,
+            Answer::Append(takes) => {
+                tokio::time::sleep(takes).await;
+                self.own_log.lock().push(offset.get());
+                RevivalKind::Retried
+            }
         };
         Ok(Revival {
             kind,
@@ -115,9 +124,32 @@ impl World {
 
     pub(crate) fn with(options: ReviverOptions) -> Self {
         let faults = Faults::none();
-        let store = Arc::new(FaultStore::new(MemStore::new(&KEYSPACES), faults.clone()));
-        let sink = Arc::new(Sink::default());
         let clock = ManualClock::new(START, WallTime::from_unix_millis(0));
+        let store = MemStore::new(&KEYSPACES);
+        Self::on(store, faults, Sink::default(), clock, options)
+    }
+
+    /// Cuts the power, of which `keep` unsynced writes survive, and starts anew. The sink
+    /// finds its own log as it is.
+    pub(crate) fn crash(self, keep: usize) -> Self {
+        let store = self.store.crash(keep);
+        let sink = Sink {
+            own_log: Arc::clone(&self.sink.own_log),
+            ..Sink::default()
+        };
+        let options = ReviverOptions::default();
+        Self::on(store, self.faults, sink, self.clock, options)
+    }
+
+    fn on(
+        store: MemStore,
+        faults: Faults,
+        sink: Sink,
+        clock: ManualClock,
+        options: ReviverOptions,
+    ) -> Self {
+        let store = Arc::new(FaultStore::crashable(store, faults.clone()));
+        let sink = Arc::new(sink);
         let schedule = DueSchedule::restore(|_| LeaseTime::ZERO);
         let reviver = Reviver::new(
             Arc::clone(&store) as Arc<dyn Store>,
