@@ -3,6 +3,8 @@
 //! `cargo run -p pop-cache --example own_log -- FOLDER --crash` hands out six of ten
 //! messages, acknowledges four, and dies with two out. Run again without `--crash`, it gets
 //! exactly what was not acknowledged: the two, and the four that nobody had yet.
+//! With `--forget` it forgets the first message that it gets: when the time of that is up,
+//! [`RetrySink::revive`] appends it once more, and it comes as the last.
 
 #![allow(clippy::print_stdout, reason = "an example prints what it shows")]
 
@@ -125,16 +127,27 @@ async fn open(
     Ok((LeaseCache::new(on, CacheOptions::default()), clock))
 }
 
-/// Gets what there is, six at a time, and acknowledges it; or dies in the middle.
-pub(crate) async fn consume(folder: &Path, dies: bool) -> Result<(), Failure> {
+/// What becomes of the messages that a consumer gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consumer {
+    /// It acknowledges each.
+    Diligent,
+    /// It dies with the fifth.
+    Dies,
+    /// It does nothing about the first, and acknowledges each after that.
+    Forgets,
+}
+
+/// Gets what there is, six at a time, until nothing is out.
+pub(crate) async fn consume(folder: &Path, consumer: Consumer) -> Result<(), Failure> {
     std::fs::create_dir_all(folder)?;
     let log = Arc::new(TextLog::open(&folder.join("log.txt"))?);
     for number in log.bounds().end.get()..10 {
         log.append(&format!("message {number}"))?;
     }
     let (cache, clock) = open(folder, &log).await?;
-    let running = cache.clone();
-    tokio::spawn(async move { running.run(std::future::pending()).await });
+    let runs = cache.clone();
+    let running = tokio::spawn(async move { runs.run(std::future::pending()).await });
 
     let bounds = log.bounds();
     let queue = SubscriptionQueue {
@@ -151,15 +164,26 @@ pub(crate) async fn consume(folder: &Path, dies: bool) -> Result<(), Failure> {
         ordered: false,
     };
     let cached = cache.subscribe(subscribe).await?;
+    let mut forgets = consumer == Consumer::Forgets;
     loop {
-        let mut reserved = cache.reserve(&cached, 6, bounds)?;
-        if reserved.is_empty() {
+        // Looked at first: what is over by now was appended once more before.
+        let is_over = cached.look(|leases| leases.counts().in_memory() == 0);
+        let count = if forgets { 1 } else { 6 };
+        let mut reserved = cache.reserve(&cached, count, log.bounds())?;
+        if reserved.is_empty() && is_over {
             return Ok(());
+        }
+        if running.is_finished() {
+            return Ok(running.await??);
+        }
+        if reserved.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
         }
         let offsets = reserved.offsets().to_vec();
         let terms = Terms {
             now: clock.lease(),
-            invisible_for: Duration::from_secs(30),
+            invisible_for: Duration::from_millis(if forgets { 100 } else { 30_000 }),
             attempt: 1,
             attempt_id: None,
             auto_renew: false,
@@ -167,8 +191,11 @@ pub(crate) async fn consume(folder: &Path, dies: bool) -> Result<(), Failure> {
         for (number, lease) in reserved.lease(&offsets, &terms).await?.iter().enumerate() {
             let message = log.read(lease.identity.offset).unwrap_or_default();
             println!("got {message}");
-            if dies && number == 4 {
+            if consumer == Consumer::Dies && number == 4 {
                 std::process::abort();
+            }
+            if std::mem::take(&mut forgets) {
+                continue;
             }
             cache
                 .ack(&cached, &lease.identity, Durability::Synced)
@@ -181,7 +208,14 @@ pub(crate) async fn consume(folder: &Path, dies: bool) -> Result<(), Failure> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
-    let folder = args.next().ok_or("usage: own_log FOLDER [--crash]")?;
-    let dies = args.any(|arg| arg == "--crash");
-    consume(Path::new(&folder), dies).await
+    let folder = args
+        .next()
+        .ok_or("usage: own_log FOLDER [--crash | --forget]")?;
+    let consumer = match args.next().as_deref() {
+        None => Consumer::Diligent,
+        Some("--crash") => Consumer::Dies,
+        Some("--forget") => Consumer::Forgets,
+        Some(other) => return Err(format!("{other} is neither --crash nor --forget").into()),
+    };
+    consume(Path::new(&folder), consumer).await
 }
