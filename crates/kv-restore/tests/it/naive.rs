@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use pop_store::{Keyspace, Store};
+use pop_store::Store;
 use tokio::sync::watch;
 
 use crate::kit::{A, B, World};
@@ -44,7 +44,6 @@ impl Naive {
 pub(crate) async fn twice(world: &World) -> (u64, bool) {
     let naive = Naive::default();
     let store: &dyn Store = &world.target;
-    let _: &[Keyspace] = store.keyspaces();
     let first = naive.restore(store, 1).await;
     assert!(first.borrow().is_none(), "the first one waits for ever");
     let mut second = naive.restore(store, 1).await;
