@@ -87,6 +87,9 @@ mutants! {
     ResumeForgetsTotals,
     /// A source resumes whatever rows lie before the start.
     ResumeNotCompared,
+    /// A target answers a switch that it has not synced: in the simulator's target, as each
+    /// real store has its own.
+    SwitchNotSynced,
 }
 
 #[cfg(feature = "mutants")]

@@ -1,7 +1,7 @@
 //! The invariants, I1 to I16 of `docs/RESTORE.md`, as far as they can be broken here.
 
 use kv_restore::{
-    ErrorKind, Installed, Request, RestoreError, Switch, frame::Row, registry::Entered,
+    ErrorKind, Installed, Request, RestoreError, Seal, Switch, frame::Row, registry::Entered,
 };
 
 use crate::world::World;
@@ -167,6 +167,7 @@ impl World {
                     Some("I8: Ok, and the rows are not those of the snapshot".to_owned())
                 } else {
                     self.installed += 1;
+                    self.target.promised = Some(installed.seal.clone());
                     None
                 }
             }
@@ -174,6 +175,18 @@ impl World {
         };
         if let Some(violation) = violation {
             self.fail(format!("task {n}: {violation}"));
+        }
+    }
+
+    /// I5, after a crash: what was said to be there is there, or what was installed since.
+    pub fn check_promised(&mut self) {
+        let place = |it: &Seal| (it.epoch, it.applied);
+        let promised = self.target.promised.as_ref().map(place);
+        let found = self.target.seal.as_ref().map(place);
+        if found < promised {
+            self.fail(format!(
+                "I5: {promised:?} was installed, and a crash left {found:?}"
+            ));
         }
     }
 

@@ -96,6 +96,7 @@ impl World {
         self.turn = None;
         self.line.clear();
         self.target.reopen();
+        self.check_promised();
     }
 
     fn forget(&mut self) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kv_restore::{
-    ErrorKind, Failure, Resume, Seal, SnapshotId, SnapshotRef, fence, frame::Row,
+    ErrorKind, Failure, Mutant, Resume, Seal, SnapshotId, SnapshotRef, fence, frame::Row,
     machine::receiver::Opening,
 };
 
@@ -21,6 +21,10 @@ pub struct Kept {
 pub struct Target {
     pub rows: Arc<Vec<Row>>,
     pub seal: Option<Seal>,
+    /// Rows and seal as a power cut leaves them.
+    synced: (Arc<Vec<Row>>, Option<Seal>),
+    /// What was last said to be installed.
+    pub promised: Option<Seal>,
     /// Which task has a staging open.
     pub staging: Option<usize>,
     /// The last point of a staging.
@@ -58,11 +62,16 @@ impl Target {
         }
         self.rows = Arc::new(rows);
         self.seal = Some(seal);
+        if !Mutant::SwitchNotSynced.is_on() {
+            self.synced = (Arc::clone(&self.rows), self.seal.clone());
+        }
         self.kept = None;
         Ok(())
     }
 
+    /// Opens it after a crash, which takes what was not synced.
     pub fn reopen(&mut self) {
+        (self.rows, self.seal) = self.synced.clone();
         self.poisoned = false;
         self.staging = None;
     }
