@@ -55,8 +55,9 @@ pub fn run() -> Result<()> {
         || native::require(&sh, &Backend::ALL),
     )?;
     let alone = format!(
-        "cargo clippy --workspace --all-targets --features {} -- -D warnings",
-        lint::EVERYTHING
+        "cargo clippy --workspace --all-targets --features {},{} -- -D warnings",
+        lint::EVERYTHING,
+        lint::MUTANTS
     );
     steps.run("clippy", &alone, || lint::clippy(&sh))?;
     let alone = format!(

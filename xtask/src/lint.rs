@@ -7,6 +7,10 @@ use xshell::{Shell, cmd};
 pub const EVERYTHING: &str =
     "pop-broker/full,pop-benches/full,pop-powerloss/full,pop-store/testkit,kv-restore/openraft";
 
+/// The deliberate faults, which are in no other build: what is compiled only with them would
+/// rot. Part of the run over everything, so that nothing is built twice for them.
+pub const MUTANTS: &str = "pop-cache/mutants,pop-sim/mutants,kv-restore-sim/mutants";
+
 /// As much of [`EVERYTHING`] as rustc builds alone.
 pub const RUST_ALONE: &str =
     "pop-broker/sled,pop-benches/sled,pop-store/testkit,kv-restore/openraft";
@@ -21,18 +25,17 @@ pub fn format(sh: &Shell) -> Result<()> {
     Ok(())
 }
 
-/// Runs Clippy over everything, then over the store and the broker with no engine at all,
-/// where a `cfg` too few leaves something unused.
+/// Runs Clippy over everything with deliberate faults, then over the store and the broker
+/// without any, and with no engine at all, where a `cfg` too few leaves something unused.
 ///
 /// # Errors
 ///
 /// At a warning.
 pub fn clippy(sh: &Shell) -> Result<()> {
     let deny = ["--", "-D", "warnings"];
-    let features = EVERYTHING;
     cmd!(
         sh,
-        "cargo clippy --workspace --all-targets --features {features} {deny...}"
+        "cargo clippy --workspace --all-targets --features {EVERYTHING},{MUTANTS} {deny...}"
     )
     .run()?;
     cmd!(
