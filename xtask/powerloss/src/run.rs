@@ -218,7 +218,8 @@ impl Run<'_> {
         recovery.check_explains(start.clone(), &place.folder)?;
         let count = self.flags.cuts / self.flags.recoveries.max(1);
         let cuts = self.choose(&recovery, count, random);
-        let said = record.marks_before(first.events);
+        let mut said = record.marks_before(first.events);
+        said.extend(self.workload.ended_by_recovery());
         let convictions = self.judge(&recovery, start, said, &cuts)?;
         if !convictions.is_empty() {
             let _ = base.keep();

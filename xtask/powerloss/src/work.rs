@@ -15,7 +15,7 @@ use pop_broker::{Broker, stores::Backend};
 
 use crate::{
     broker, judge,
-    marks::{Mark, Marks},
+    marks::{Mark, Marks, ReplaceMark},
     raw, replace,
     stores::Opener,
 };
@@ -97,6 +97,12 @@ impl Workload {
             }
         }
         Ok(())
+    }
+
+    /// What is to be said before a recovery: its open keeps no content that was begun.
+    pub(crate) fn ended_by_recovery(self) -> Option<Mark> {
+        let version = replace::LEFT;
+        (self == Self::Replace).then_some(Mark::Replace(ReplaceMark::Ending { version }))
     }
 
     /// The store of `backend` in `folder`, as this workload has it.

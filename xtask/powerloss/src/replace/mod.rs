@@ -157,7 +157,7 @@ const CHECKPOINTED: u64 = 4;
 const RESUMED: u64 = 5;
 const SUPERSEDED: u64 = 6;
 const SUPERSEDING: u64 = 7;
-const LEFT: u64 = 8;
+pub(crate) const LEFT: u64 = 8;
 const LATEST: u64 = 9;
 
 /// What is done between an open and a close.
