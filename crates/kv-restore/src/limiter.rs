@@ -95,14 +95,19 @@ impl Bucket {
     )]
     fn pay(&mut self, now: Instant, waited: bool) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        if self.rate == 0 {
+            self.debt = 0.0;
+            return;
+        }
         let rate = self.rate as f64;
-        // Time in which nobody wanted anything is not saved up.
+        let saved = -OVERSLEPT_MAX.as_secs_f64() * rate;
+        // Time in which nobody wanted anything is not saved up, nor what a faster rate left.
         let least = match waited {
-            true => -OVERSLEPT_MAX.as_secs_f64() * rate,
-            false => self.debt.min(0.0),
+            true => saved,
+            false => self.debt.clamp(saved, 0.0),
         };
         self.debt = (self.debt - passed * rate).max(least);
-        self.at = now;
     }
 
     /// Charges the bytes, or says how long it takes until that is possible.
@@ -112,7 +117,7 @@ impl Bucket {
     )]
     fn take(&mut self, now: Instant, waited: bool, bytes: u64) -> Option<Duration> {
         self.pay(now, waited);
-        if self.rate > 0 && self.debt > 0.0 {
+        if self.debt > 0.0 {
             let wait = Duration::from_secs_f64((self.debt / self.rate as f64).min(3_600.0));
             // Less than the timer can tell apart is now.
             return Some(wait.max(Duration::from_millis(1)));

@@ -86,6 +86,30 @@ async fn s53_a_change_of_the_rate_reaches_those_who_wait() {
     assert!(started.elapsed() < Duration::from_secs(6));
 }
 
+// Mutants: no limit keeps what was owed before it; what a fast rate overslept passes at a
+// slow one.
+#[tokio::test(start_paused = true)]
+async fn s53_a_rate_begins_without_the_debts_and_savings_of_another() {
+    let limiter = Limiter::new(1);
+    limiter.acquire(1_000_000).await;
+    limiter.set(0);
+    limiter.acquire(1).await;
+    limiter.set(1_000);
+    assert!(seconds(&limiter, 2, 100).await < 0.2);
+
+    limiter.set(1_000_000_000);
+    limiter.acquire(1).await;
+    let late = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.acquire(1).await }
+    });
+    tokio::task::yield_now().await;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    late.await.unwrap();
+    limiter.set(1_000);
+    assert!(seconds(&limiter, 21, 100).await > 1.8);
+}
+
 #[tokio::test(start_paused = true)]
 async fn s53_a_slow_limit_is_no_silence_of_the_source() {
     let world = World::filled().await;
