@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     Durability::{Buffered, Synced},
     Keyspace, Store, WriteBatch,
+    backend::folder::copy::copy_folder,
 };
 
 const A: Keyspace = Keyspace::new("a");
@@ -81,7 +82,7 @@ async fn a_tree_never_gets_the_number_of_one_whose_making_was_cut() {
     let folder = TempDir::new().unwrap();
     open(&folder).unwrap().close().await.unwrap();
     let cut = TempDir::new().unwrap();
-    copy(folder.path(), cut.path());
+    copy_folder(folder.path(), cut.path());
     let store = open(&folder).unwrap();
     for _ in 0..100 {
         let mut batch = WriteBatch::new();
@@ -91,7 +92,7 @@ async fn a_tree_never_gets_the_number_of_one_whose_making_was_cut() {
     let staging = store.begin_replace(&[B]).await.unwrap();
     let trees = |folder: &TempDir| folder.path().join("engine/keyspaces");
     std::fs::remove_dir_all(trees(&cut)).unwrap();
-    copy(&trees(&folder), &trees(&cut));
+    copy_folder(&trees(&folder), &trees(&cut));
     drop((staging, store));
     let names = std::fs::read_dir(trees(&cut)).unwrap();
     let numbers = names.map(|it| it.unwrap().file_name().to_str().unwrap().parse::<u64>());
@@ -109,18 +110,6 @@ async fn a_tree_never_gets_the_number_of_one_whose_making_was_cut() {
     store.close().await.unwrap();
     let store = open(&cut).unwrap();
     assert_eq!(store.scan(A, Scan::all()).await.unwrap(), [entry]);
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.path() {
-            path if path.is_dir() => copy(&path, &target),
-            path => drop(std::fs::copy(path, target).unwrap()),
-        }
-    }
 }
 
 mod damage {
@@ -172,19 +161,6 @@ mod damage {
         copy_folder(folder.path(), copy.path());
         store.close().await.unwrap();
         copy
-    }
-
-    fn copy_folder(from: &Path, to: &Path) {
-        fs::create_dir_all(to).unwrap();
-        for entry in fs::read_dir(from).unwrap() {
-            let entry = entry.unwrap();
-            let target = to.join(entry.file_name());
-            if entry.file_type().unwrap().is_dir() {
-                copy_folder(&entry.path(), &target);
-            } else {
-                fs::copy(entry.path(), target).unwrap();
-            }
-        }
     }
 
     fn change(journal: &Path, edit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

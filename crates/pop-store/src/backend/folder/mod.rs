@@ -7,6 +7,9 @@
 //! <folder>/engine/      the engine's own files, made in engine.new/
 //! ```
 
+#[cfg(test)]
+#[cfg(any(feature = "fjall", feature = "rocksdb"))]
+pub(crate) mod copy;
 mod creation;
 mod high_water;
 #[cfg(any(feature = "fjall", feature = "rocksdb"))]

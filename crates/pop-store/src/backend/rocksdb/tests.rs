@@ -7,8 +7,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    Durability::Synced, Keyspace, Staging, Store, WriteBatch as StoreBatch,
-    backend::engine::Operation,
+    Durability::Synced,
+    Keyspace, Staging, Store, WriteBatch as StoreBatch,
+    backend::{engine::Operation, folder::copy::copy_folder},
 };
 
 const A: Keyspace = Keyspace::new("a");
@@ -124,19 +125,6 @@ fn a_stall_is_waited_out() {
             ..Changes::default()
         };
         engine.apply(&changes, false).unwrap();
-    }
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_folder(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
     }
 }
 

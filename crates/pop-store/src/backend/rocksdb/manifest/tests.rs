@@ -13,6 +13,7 @@ use crate::{
     Keyspace, OpenOptions, Scan, Store, WriteBatch,
     backend::{
         engine::{Engine, Space},
+        folder::copy::copy_folder,
         rocksdb::{RocksEngine, RocksStore},
     },
 };
@@ -93,18 +94,6 @@ fn copy_of(folder: &TempDir) -> TempDir {
     let copy = TempDir::new().unwrap();
     copy_folder(folder.path(), copy.path());
     copy
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.path() {
-            path if path.is_dir() => copy_folder(&path, &target),
-            path => drop(fs::copy(path, target).unwrap()),
-        }
-    }
 }
 
 fn change(folder: &TempDir, edit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
