@@ -1,4 +1,5 @@
-//! The way between nodes of one process. A node can be cut off.
+//! The way between nodes of one process. A node can be cut off, or hear late of what was
+//! agreed on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +14,7 @@ use openraft::{
     raft::{
         AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
     },
-    type_config::alias::{SnapshotOf, VoteOf},
+    type_config::alias::{LogIdOf, SnapshotOf, VoteOf},
 };
 use parking_lot::Mutex;
 
@@ -33,6 +34,7 @@ pub(crate) struct Node {
 pub(crate) struct Network {
     nodes: Arc<Mutex<BTreeMap<u64, Node>>>,
     cut: Arc<Mutex<BTreeSet<u64>>>,
+    told: Arc<Mutex<BTreeMap<u64, Option<LogIdOf<Types>>>>>,
 }
 
 impl Network {
@@ -49,6 +51,16 @@ impl Network {
     /// Undoes that.
     pub(crate) fn heal(&self, id: u64) {
         self.cut.lock().remove(&id);
+    }
+
+    /// Lets a node have all entries, and hear of no agreement on those behind `upto`.
+    pub(crate) fn tell_up_to(&self, id: u64, upto: Option<LogIdOf<Types>>) {
+        self.told.lock().insert(id, upto);
+    }
+
+    /// Undoes that.
+    pub(crate) fn tell_all(&self, id: u64) {
+        self.told.lock().remove(&id);
     }
 
     /// What a node sends with.
@@ -94,9 +106,12 @@ impl RaftNetworkV2<Types> for Link {
 
     async fn append_entries(
         &mut self,
-        request: AppendEntriesRequest<Types>,
+        mut request: AppendEntriesRequest<Types>,
         _: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        if let Some(told) = self.network.told.lock().get(&self.to) {
+            request.leader_commit = request.leader_commit.min(*told);
+        }
         let node = self.network.reach(self.from, self.to)?;
         let answer = node.raft.append_entries(request).await;
         Ok(answer.map_err(|it| Unreachable::new(&it))?)

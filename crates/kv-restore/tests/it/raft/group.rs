@@ -29,7 +29,7 @@ use super::{
     log::Log,
     machine::{APPLIED, Machine, ROWS, SEALS, Types},
     network::{Network, Node},
-    way::{Heard, Late, Rows},
+    way::{Deaf, Rows},
 };
 use crate::kit::count;
 
@@ -100,7 +100,6 @@ impl Member {
 pub(super) struct Group {
     pub(super) network: Network,
     pub(super) rows: Arc<Rows>,
-    pub(super) heard: Heard,
     pub(super) members: BTreeMap<u64, Member>,
     pub(super) leader: u64,
     written: usize,
@@ -113,7 +112,6 @@ impl Group {
         let mut group = Self {
             network: Network::default(),
             rows: Arc::new(Rows::new()),
-            heard: Heard::default(),
             members: BTreeMap::new(),
             leader: 1,
             written: 0,
@@ -176,10 +174,7 @@ impl Group {
             ..Config::default()
         };
         let config = Arc::new(config.validate().unwrap());
-        let links = Late {
-            links: self.network.of(id),
-            heard: Arc::clone(&self.heard),
-        };
+        let links = Deaf(self.network.of(id));
         let raft = Raft::new(id, config, links, log.clone(), machine);
         let raft = raft.await.unwrap();
         let node = Node {

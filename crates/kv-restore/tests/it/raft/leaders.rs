@@ -22,7 +22,7 @@ async fn s20_a_leader_killed_in_mid_transfer_is_followed_by_one_with_less() {
     group.of(2).compact().await;
     // The second node has the entries, and does not know that they are agreed on.
     let known = group.of(2).metrics().last_applied;
-    group.heard.lock().insert(2, known);
+    group.network.tell_up_to(2, known);
     group.write(20).await;
     group.of(1).compact().await;
     group
@@ -36,7 +36,7 @@ async fn s20_a_leader_killed_in_mid_transfer_is_followed_by_one_with_less() {
     let killed = Instant::now();
     let less = group.of(2).current().await.meta.last_log_id;
     assert_eq!(less, known);
-    group.heard.lock().clear();
+    group.network.tell_all(2);
     group.elect(2).await;
     group.agrees().await;
     // Sooner than any clock of the session that was under way.

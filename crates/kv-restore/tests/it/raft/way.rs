@@ -1,13 +1,7 @@
-//! The ways between the nodes: rows that are cut off, and a follower that hears late of what
-//! was agreed on.
+//! The ways between the nodes: rows that are cut off, and a server that does not hear that its
+//! client is gone.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use kv_restore::{
@@ -23,7 +17,7 @@ use openraft::{
     raft::{
         AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
     },
-    type_config::alias::{LogIdOf, SnapshotOf, VoteOf},
+    type_config::alias::{SnapshotOf, VoteOf},
 };
 use parking_lot::Mutex;
 
@@ -83,42 +77,28 @@ impl FrameRx for Cut {
     }
 }
 
-/// Up to where a node hears that entries are agreed on.
-pub(super) type Heard = Arc<Mutex<BTreeMap<u64, Option<LogIdOf<Types>>>>>;
+/// Links to servers that go on for clients that are gone.
+pub(super) struct Deaf(pub(super) Links);
 
-pub(super) struct Late {
-    pub(super) links: Links,
-    pub(super) heard: Heard,
-}
+pub(super) struct DeafLink(Link);
 
-pub(super) struct LateLink {
-    link: Link,
-    to: u64,
-    heard: Heard,
-}
+impl RaftNetworkFactory<Types> for Deaf {
+    type Network = DeafLink;
 
-impl RaftNetworkFactory<Types> for Late {
-    type Network = LateLink;
-
-    async fn new_client(&mut self, to: u64, node: &BasicNode) -> LateLink {
-        let link = self.links.new_client(to, node).await;
-        let heard = Arc::clone(&self.heard);
-        LateLink { link, to, heard }
+    async fn new_client(&mut self, to: u64, node: &BasicNode) -> DeafLink {
+        DeafLink(self.0.new_client(to, node).await)
     }
 }
 
-impl RaftNetworkV2<Types> for LateLink {
+impl RaftNetworkV2<Types> for DeafLink {
     type SnapshotData = RaftSnapshot;
 
     async fn append_entries(
         &mut self,
-        mut request: AppendEntriesRequest<Types>,
+        request: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        if let Some(heard) = self.heard.lock().get(&self.to) {
-            request.leader_commit = request.leader_commit.min(*heard);
-        }
-        self.link.append_entries(request, option).await
+        self.0.append_entries(request, option).await
     }
 
     async fn vote(
@@ -126,7 +106,7 @@ impl RaftNetworkV2<Types> for LateLink {
         request: VoteRequest<Types>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        self.link.vote(request, option).await
+        self.0.vote(request, option).await
     }
 
     async fn full_snapshot(
@@ -136,8 +116,7 @@ impl RaftNetworkV2<Types> for LateLink {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        // A server does not hear that the client is gone, and goes on.
-        let mut link = self.link.clone();
+        let mut link = self.0.clone();
         let served = tokio::spawn(async move {
             let never = std::future::pending();
             link.full_snapshot(vote, snapshot, never, option).await
