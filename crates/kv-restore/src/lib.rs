@@ -43,6 +43,6 @@ pub use machine::{Options, Stop, receiver::Installed};
 pub use mutant::Mutant;
 pub use policy::{Request, fence};
 pub use registry::Outcome;
-pub use restorer::{Chance, Closed, Restorer, RestorerOptions};
+pub use restorer::{Chance, Closed, RestoreStats, Restorer, RestorerOptions};
 pub use session::{Asked, Progress, Session};
 pub use target::Target;

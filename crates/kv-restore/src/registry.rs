@@ -14,6 +14,7 @@ use crate::{
     Epoch, ErrorKind, Failure, Mutant, Phase, Progress, RestoreError, SessionId,
     machine::{Stop, receiver::Installed},
     policy::{Request, Verdict, decide},
+    restorer::{Counts, RestoreStats},
     session::{Asked, Session, Token, Wishes},
 };
 
@@ -24,6 +25,7 @@ pub type Outcome = Result<Installed, RestoreError>;
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     slot: Arc<Mutex<Slot>>,
+    counts: Arc<Counts>,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +65,7 @@ impl Registry {
     /// If a higher epoch has spoken, the session that runs is newer, or the registry is closed.
     pub fn enter(&self, request: Request, id: SessionId) -> Result<Entered, RestoreError> {
         let refuse = |kind: ErrorKind| {
+            self.counts.refused();
             let at = &request.at;
             let failure = Failure::from(kind);
             RestoreError::new(at, request.first(), None, Phase::Queued, failure)
@@ -103,10 +106,12 @@ impl Registry {
         let session = live.session(token);
         slot.live = Some(live);
         drop(slot);
+        self.counts.begun(id);
         let completer = Completer {
             id,
             request,
             slot: Arc::clone(&self.slot),
+            counts: Arc::clone(&self.counts),
             outcome: outcome_tx,
             progress: progress_tx,
             done: false,
@@ -121,6 +126,16 @@ impl Registry {
         if let Some(live) = &slot.live {
             ask_to_stop(&live.wishes.stop, Stop::Closed);
         }
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// What became of the requests so far.
+    #[must_use]
+    pub fn stats(&self) -> RestoreStats {
+        self.counts.read()
     }
 
     /// The session that runs.
@@ -170,6 +185,7 @@ pub struct Completer {
     id: SessionId,
     request: Request,
     slot: Arc<Mutex<Slot>>,
+    counts: Arc<Counts>,
     outcome: watch::Sender<Option<Outcome>>,
     progress: watch::Sender<Progress>,
     done: bool,
@@ -190,6 +206,7 @@ impl Completer {
 
     /// Says how far the session has come.
     pub fn progress(&self, progress: Progress) {
+        self.counts.is_at(self.id, &progress);
         self.progress.send_if_modified(|last| {
             let changed = *last != progress;
             *last = progress;
@@ -212,6 +229,8 @@ impl Completer {
         if std::mem::replace(&mut self.done, true) {
             return;
         }
+        // Whoever hears of an end finds it counted.
+        self.counts.ended(self.id, &outcome);
         // One critical section: whoever holds the lock sees a session that lives, or none.
         let mut slot = self.slot.lock();
         let is_ours = slot.live.as_ref().is_some_and(|live| live.id == self.id);

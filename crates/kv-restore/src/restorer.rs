@@ -1,5 +1,7 @@
 //! The receiving side of one space: requests in, sessions out.
 
+mod stats;
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
@@ -8,6 +10,9 @@ use tokio::{
     time::Instant,
 };
 use tracing::Instrument;
+
+pub(crate) use stats::Counts;
+pub use stats::RestoreStats;
 
 use crate::{
     Admission, ErrorKind, Failure, Limiter, Mutant, Options, PeerId, Phase, RestoreError,
@@ -185,7 +190,8 @@ impl Restorer {
             sources: sources.into(),
             hold,
         };
-        self.check(&request)?;
+        self.check(&request)
+            .inspect_err(|_| self.registry.counts().refused())?;
         let id = u128::from((self.options.chance)()) << 64 | u128::from((self.options.chance)());
         match self.registry.enter(request, SessionId(id))? {
             Entered::Shared(session) => Ok(session),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use kv_restore::{Digest, Progress, Seal, SnapshotId, SnapshotRef, Target, transport::Transport};
+use kv_restore::{
+    Digest, Progress, RestoreStats, Seal, SnapshotId, SnapshotRef, Target, transport::Transport,
+};
 use pop_store::Store;
 
 use crate::{
@@ -11,7 +13,7 @@ use crate::{
     handover::machine::{self, TargetAction, TargetEvent},
     owner::{self, NotOwner, Receipt, Standing},
     space::{MetaError, SEALS, SpaceMeta},
-    transfer::{self, CopyOptions, copy, place::is_empty},
+    transfer::{self, Copied, CopyOptions, copy, place::is_empty},
 };
 
 /// What is to be made of the data.
@@ -44,6 +46,8 @@ pub struct Bootstrapped {
     pub at: SnapshotRef,
     /// What its rows add up to.
     pub totals: Digest,
+    /// What was moved for it now, and where the time went.
+    pub stats: RestoreStats,
     /// Whether it came earlier and only its handover was finished now.
     pub finished: bool,
 }
@@ -170,7 +174,8 @@ async fn fill(
             source_epoch: held.at.epoch.0,
         });
     }
-    let totals = install(source, store, &held.at, options, watch).await?;
+    let Copied { installed, stats } = install(source, store, &held.at, options, watch).await?;
+    let totals = installed.seal.totals;
     if options.handover.is_some() {
         take_over(source, store, &held, &totals).await?;
     }
@@ -179,6 +184,7 @@ async fn fill(
     Ok(Bootstrapped {
         at,
         totals,
+        stats,
         finished: false,
     })
 }
@@ -226,6 +232,7 @@ fn finished(at: SnapshotRef, seal: &Seal) -> Bootstrapped {
     Bootstrapped {
         at,
         totals: seal.totals,
+        stats: RestoreStats::default(),
         finished: true,
     }
 }
@@ -237,7 +244,7 @@ async fn install(
     at: &SnapshotRef,
     options: &BootstrapOptions,
     watch: impl FnMut(&Progress),
-) -> Result<Digest, BootstrapError> {
+) -> Result<Copied, BootstrapError> {
     let entropy = Arc::clone(&options.entropy);
     let chance = Arc::new(move || {
         let mut bytes = [0; 8];
@@ -253,7 +260,7 @@ async fn install(
     );
     let target = Target::new(Arc::clone(store)).with_seals(SEALS);
     let options = CopyOptions::new(chance).with_rate(options.rate.bytes_per_second());
-    Ok(copy(&rows, target, &options, watch).await?.seal.totals)
+    Ok(copy(&rows, target, &options, watch).await?)
 }
 
 /// Has the source let go of what is here, and makes it the folder's own.

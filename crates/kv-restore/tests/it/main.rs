@@ -11,6 +11,7 @@
 mod backends;
 mod cancel;
 mod content;
+mod counts;
 #[cfg(all(
     target_os = "linux",
     any(feature = "fjall", feature = "rocksdb", feature = "sled")

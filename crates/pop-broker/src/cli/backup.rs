@@ -205,7 +205,7 @@ impl Backup {
             copied => copied,
         };
         copied
-            .map(|_| meter.moved())
+            .map(|copied| meter.moved(&copied.stats))
             .map_err(|error| not_moved("backup", &error))
     }
 }

@@ -88,8 +88,6 @@ impl Bootstrap {
         block_on(async {
             let mut meter = Meter::new("bootstrap", None);
             let made = bootstrap(&source, opener.as_ref(), &options, |it| meter.see(it)).await;
-            let moved = meter.moved();
-            drop(meter);
             let made = made.map_err(|error| {
                 let of_folder = matches!(
                     error,
@@ -100,6 +98,8 @@ impl Bootstrap {
                     false => error.into(),
                 }
             })?;
+            let moved = meter.moved(&made.stats);
+            drop(meter);
             say(&self.tell(&made, moved, store));
             Ok(())
         })

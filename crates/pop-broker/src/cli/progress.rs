@@ -8,13 +8,16 @@ use std::{
 };
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use kv_restore::{Phase, Progress};
+use kv_restore::{Phase, Progress, RestoreStats};
 use tokio::time::Instant;
 
 use super::complain;
 
 /// How often a line is printed where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// What took less is not told.
+const WORTH_A_WORD: Duration = Duration::from_millis(100);
 
 const BAR: &str = "{msg} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
 const SPINNER: &str = "{spinner} {msg} {bytes}, {bytes_per_sec}, {elapsed}";
@@ -24,7 +27,8 @@ pub(super) const PROGRESS: &str = "\
 Progress:
   On a terminal stderr has a bar, else a line every 5 s: what is done and in which phase, rows
   and bytes so far, bytes a second since the line before, and how often a connection that
-  broke was made again. At the end stdout says the same of all that was moved.";
+  broke was made again. At the end stdout says the same of all that was moved, and how long
+  each phase took.";
 
 /// Shows one stretch of work, whose length in bytes may be known.
 pub(super) struct Meter {
@@ -43,19 +47,18 @@ pub(super) struct Meter {
 struct Seen {
     rows: u64,
     bytes: u64,
-    rows_before: u64,
-    bytes_before: u64,
     phase: Option<Phase>,
     reconnects: u32,
 }
 
-/// What a command moved, and how fast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a command moved, how fast, and what it waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Moved {
     rows: u64,
     bytes: u64,
     took: Duration,
     reconnects: u32,
+    phases: Vec<(Phase, Duration)>,
 }
 
 impl Meter {
@@ -87,21 +90,21 @@ impl Meter {
         self.seen = Seen {
             rows: progress.rows,
             bytes: progress.bytes,
-            rows_before: progress.rows_before,
-            bytes_before: progress.bytes_before,
             phase: Some(progress.phase),
             reconnects: progress.attempt,
         };
         self.show();
     }
 
-    /// What was moved until now.
-    pub(super) fn moved(&self) -> Moved {
+    /// What was moved until now, as whoever moved it counted.
+    pub(super) fn moved(&self, stats: &RestoreStats) -> Moved {
+        let phases = stats.phases.iter().map(|(phase, took)| (*phase, *took));
         Moved {
-            rows: self.seen.rows.saturating_sub(self.seen.rows_before),
-            bytes: self.seen.bytes.saturating_sub(self.seen.bytes_before),
+            rows: stats.rows,
+            bytes: stats.bytes,
             took: self.begun.elapsed(),
             reconnects: self.seen.reconnects,
+            phases: phases.filter(|(_, took)| *took >= WORTH_A_WORD).collect(),
         }
     }
 
@@ -148,7 +151,12 @@ impl fmt::Display for Moved {
             self.took.as_secs_f64(),
             rate(self.bytes, self.took),
             reconnected(self.reconnects)
-        )
+        )?;
+        for (at, (phase, took)) in self.phases.iter().enumerate() {
+            let before = if at == 0 { "; " } else { ", " };
+            write!(f, "{before}{:.1} s {phase}", took.as_secs_f64())?;
+        }
+        Ok(())
     }
 }
 
@@ -227,10 +235,18 @@ mod tests {
             meter.line(LINE_EVERY),
             "backup (asking the source), reconnected 3 times: 20 rows, 68.00 KiB of 1.00 MiB, 0 B/s"
         );
-        let moved = meter.moved().to_string();
+        let mut stats = RestoreStats::default();
+        (stats.rows, stats.bytes) = (10, 64 << 10);
+        for (phase, millis) in [
+            (Phase::Opening, 20),
+            (Phase::Pulling, 1_200),
+            (Phase::Receiving, 3_700),
+        ] {
+            stats.phases.insert(phase, Duration::from_millis(millis));
+        }
         assert_eq!(
-            moved,
-            "10 rows, 64.00 KiB in 5.0 s, 12.80 KiB/s, reconnected 3 times"
+            meter.moved(&stats).to_string(),
+            "10 rows, 64.00 KiB in 5.0 s, 12.80 KiB/s, reconnected 3 times; 1.2 s asking the source, 3.7 s receiving rows"
         );
         // What has no session has neither phase nor connection.
         let mut meter = Meter::new("reading the backup", None);

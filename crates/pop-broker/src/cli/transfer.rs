@@ -128,10 +128,8 @@ impl Destination {
         let target = Target::new(Arc::clone(&self.store)).with_seals(SEALS);
         let mut meter = Meter::new(what, total);
         let filled = copy(source, target, &options(rate), |it| meter.see(it)).await;
-        let moved = meter.moved();
-        drop(meter);
         match filled {
-            Ok(installed) => Ok((installed, moved)),
+            Ok(copied) => Ok((copied.installed, meter.moved(&copied.stats))),
             Err(error) => Err(not_moved(what, &error).at(&self.folder)),
         }
     }

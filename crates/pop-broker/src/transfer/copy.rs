@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use kv_restore::{
-    Chance, Installed, Limiter, Progress, RestoreError, Restorer, RestorerOptions, Target,
+    Chance, Installed, Limiter, Progress, RestoreError, RestoreStats, Restorer, RestorerOptions,
+    Target,
 };
 use tokio::{runtime::Handle, time::interval};
 
@@ -45,6 +46,16 @@ impl std::fmt::Debug for CopyOptions {
     }
 }
 
+/// What a content that was moved came to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Copied {
+    /// What the target holds.
+    pub installed: Installed,
+    /// What was moved for it, and where the time went.
+    pub stats: RestoreStats,
+}
+
 /// Moves all rows of `source` to `target`, and tells `seen` how far it is: whenever that
 /// changes, every second, and at the end.
 ///
@@ -61,11 +72,11 @@ pub async fn copy(
     target: Target,
     options: &CopyOptions,
     mut seen: impl FnMut(&Progress),
-) -> Result<Installed, RestoreError> {
-    let restorer = RestorerOptions::new(options.chance.clone())
+) -> Result<Copied, RestoreError> {
+    let how = RestorerOptions::new(options.chance.clone())
         .with_session(source.session())
         .with_limiter(Limiter::new(options.rate));
-    let restorer = Restorer::new(target, source.transport(), restorer, Handle::current());
+    let restorer = Restorer::new(target, source.transport(), how, Handle::current());
     let session = restorer.restore(source.at().clone(), &[source.peer().clone()])?;
     let mut progress = session.progress();
     let mut outcome = std::pin::pin!(session.outcome());
@@ -75,7 +86,8 @@ pub async fn copy(
             biased;
             outcome = &mut outcome => {
                 seen(&progress.borrow_and_update());
-                return outcome;
+                let stats = restorer.stats();
+                return outcome.map(|installed| Copied { installed, stats });
             }
             Ok(()) = progress.changed() => seen(&progress.borrow_and_update()),
             _ = tick.tick() => seen(&progress.borrow_and_update()),

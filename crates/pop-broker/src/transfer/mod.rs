@@ -13,7 +13,7 @@ mod copy;
 pub mod place;
 mod source;
 
-pub use copy::{CopyOptions, copy};
+pub use copy::{Copied, CopyOptions, copy};
 pub use location::{Location, LocationError};
 pub use manifest::{KeyspaceManifest, Manifest, moment};
 pub use source::{Source, SourceError, installed};
