@@ -4,7 +4,7 @@
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
-use pop_store::{Entry, Keyspace, Result, Scan, Snapshot};
+use pop_store::{Entry, Estimate, Keyspace, Result, Scan, Snapshot};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
 use crate::frame::rows;
@@ -42,6 +42,15 @@ impl Digest {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// How much that is.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        Estimate {
+            rows: self.rows,
+            bytes: Some(self.bytes),
+        }
     }
 
     /// Adds a row of the keyspace with this [`seed`].

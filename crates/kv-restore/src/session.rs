@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use pop_store::Estimate;
 use tokio::sync::watch;
 
 use crate::{
@@ -32,6 +33,9 @@ pub struct Progress {
     pub rows_before: u64,
     /// Bytes of those.
     pub bytes_before: u64,
+    /// About how much all of it is, once a source has said so, if it can. `rows` and `bytes`
+    /// may come to more.
+    pub about: Option<Estimate>,
 }
 
 impl Default for Progress {
@@ -44,6 +48,7 @@ impl Default for Progress {
             bytes: 0,
             rows_before: 0,
             bytes_before: 0,
+            about: None,
         }
     }
 }

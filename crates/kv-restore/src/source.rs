@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pop_store::{Keyspace, Scan, Snapshot};
+use pop_store::{Estimate, Keyspace, Scan, Snapshot};
 
 use crate::{
     Digest, ErrorKind, Failure, Position, Resume,
@@ -36,6 +36,17 @@ impl Cursor {
             scan: Scan::all().with_entries_max(ROWS_MAX),
             before: Digest::default(),
         }
+    }
+
+    /// About how much all of it is, if its store can say so.
+    pub(crate) async fn estimate(&self) -> Option<Estimate> {
+        let (rows, bytes) = (0, Some(0));
+        let mut all = Estimate { rows, bytes };
+        for keyspace in self.keyspaces.iter() {
+            // For a percentage alone nothing is to fail.
+            all = all + self.snapshot.estimate(*keyspace).await.ok().flatten()?;
+        }
+        Some(all)
     }
 
     /// The next rows, about `bytes_max` of them; none at the end.

@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Entry, Error, ErrorKind, Keyspace, Result, Scan, WriteBatch};
+use crate::{Entry, Error, ErrorKind, Estimate, Keyspace, Result, Scan, WriteBatch};
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -261,6 +261,17 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
 
     /// Reads a range as of that moment; limits as in [`Store::scan`].
     async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>>;
+
+    /// About how much a keyspace holds; `None` where that would have to be counted.
+    ///
+    /// # Contract
+    ///
+    /// It costs no more than a few reads, however much it is. Rows that were deleted or
+    /// written over may be in it, and what was written since that moment.
+    async fn estimate(&self, keyspace: Keyspace) -> Result<Option<Estimate>> {
+        let _ = keyspace;
+        Ok(None)
+    }
 }
 
 /// A staging that [`Store::resume_replace`] opened.

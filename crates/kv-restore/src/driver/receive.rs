@@ -263,6 +263,7 @@ impl<P: Send> Session<P> {
             bytes: totals.bytes(),
             rows_before: before.rows(),
             bytes_before: before.bytes(),
+            about: self.core.about(),
         });
     }
 

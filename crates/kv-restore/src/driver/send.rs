@@ -2,6 +2,7 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
+use pop_store::Estimate;
 use tokio::time::Instant;
 
 use super::{
@@ -38,7 +39,7 @@ pub(crate) struct Ports {
 
 /// What our own side answered.
 enum Answer {
-    Opened(Option<(Permit, Cursor, Counted)>),
+    Opened(Option<(Permit, Cursor, Counted, Option<Estimate>)>),
     Counted(Cursor, Result<Counted, Failure>),
     Read(Cursor, Result<Vec<Row>, Failure>),
     Charged,
@@ -112,7 +113,8 @@ impl Session {
 
     fn answered(&mut self, answer: Answer) -> Event {
         match answer {
-            Answer::Opened(Some((permit, cursor, counted))) => {
+            Answer::Opened(Some((permit, cursor, counted, about))) => {
+                self.core.set_about(about);
                 (self.permit, self.cursor) = (Some(permit), Some(cursor));
                 Event::Opened(Ok(Some(counted)))
             }
@@ -184,7 +186,8 @@ impl Session {
                 totals: Digest::default(),
                 all: request.resume.is_none(),
             };
-            Answer::Opened(Some((permit, cursor, counted)))
+            let about = cursor.estimate().await;
+            Answer::Opened(Some((permit, cursor, counted, about)))
         }));
     }
 

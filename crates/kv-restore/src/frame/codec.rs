@@ -4,7 +4,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{
     AbortCode, BODY_BYTES_MAX, Body, Frame, FrameError, VERSION,
-    wire::{Reader, put_bytes, put_digest, put_option},
+    wire::{Reader, put_bytes, put_digest, put_estimate, put_option},
 };
 use crate::{Epoch, Position, Resume, SessionId, SnapshotId, SnapshotRef, StreamId};
 
@@ -139,7 +139,12 @@ fn put_body(into: &mut BytesMut, body: &Body) {
             into.put_u64(*credit);
             into.put_u32(*chunk_bytes);
         }
-        Body::Offer { totals } => put_option(into, totals.as_ref(), put_digest),
+        Body::Offer { totals, about } => {
+            put_option(into, totals.as_ref(), put_digest);
+            if let Some(about) = about {
+                put_estimate(into, about);
+            }
+        }
         Body::Chunk { seq, rows, crc } => {
             into.put_u64(*seq);
             into.put_u32(*crc);
@@ -172,6 +177,10 @@ fn read_body(kind: u8, reader: &mut Reader) -> Result<Body, FrameError> {
         },
         kind::OFFER => Body::Offer {
             totals: reader.option(Reader::digest)?,
+            about: match reader.rest().is_empty() {
+                true => None,
+                false => Some(reader.estimate()?),
+            },
         },
         kind::CHUNK => {
             let (seq, crc) = (reader.u64()?, reader.u32()?);

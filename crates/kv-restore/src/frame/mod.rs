@@ -13,6 +13,8 @@ mod tests;
 
 use bytes::Bytes;
 
+use pop_store::Estimate;
+
 use crate::{Digest, Resume, SnapshotId, SnapshotRef, StreamId};
 
 pub use code::AbortCode;
@@ -66,6 +68,8 @@ pub enum Body {
     Offer {
         /// What all its rows add up to, if I know already.
         totals: Option<Digest>,
+        /// About how much that is, if I can say so without counting.
+        about: Option<Estimate>,
     },
     /// Sender: the next rows.
     Chunk {

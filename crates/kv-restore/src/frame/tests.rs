@@ -1,7 +1,7 @@
 //! Any frame comes back as it went, and any other bytes are refused.
 
 use bytes::{Bytes, BytesMut};
-use pop_store::Entry;
+use pop_store::{Entry, Estimate};
 use proptest::{collection::vec, option, prelude::*};
 
 use super::{
@@ -33,6 +33,10 @@ fn snapshots() -> impl Strategy<Value = SnapshotRef> {
     )
 }
 
+fn estimates() -> impl Strategy<Value = Estimate> {
+    any::<(u64, Option<u64>)>().prop_map(|(rows, bytes)| Estimate { rows, bytes })
+}
+
 fn bodies() -> impl Strategy<Value = Body> {
     let resume =
         (any::<u16>(), some_bytes(9), digests()).prop_map(|(keyspace, key, totals)| Resume {
@@ -48,7 +52,8 @@ fn bodies() -> impl Strategy<Value = Body> {
                 chunk_bytes
             }
         ),
-        option::of(digests()).prop_map(|totals| Body::Offer { totals }),
+        (option::of(digests()), option::of(estimates()))
+            .prop_map(|(totals, about)| Body::Offer { totals, about }),
         (any::<u64>(), some_bytes(40), any::<u32>()).prop_map(|(seq, rows, crc)| Body::Chunk {
             seq,
             rows,
@@ -227,13 +232,27 @@ fn frames_rows_and_digests_keep_their_bytes() {
             code: AbortCode::SourceGone,
             text: "gone".into(),
         },
+        Body::Offer {
+            totals: None,
+            about: None,
+        },
+        Body::Offer {
+            totals: None,
+            about: Some(Estimate {
+                rows: 300,
+                bytes: Some(70_000),
+            }),
+        },
     ];
     let golden = [
         "4b520101000000000000000000000000000000070000000100000042dac1279f000000057370616365000000000000000000000000000000010000000000000002000000000000000300010000000161000000000000000000000000000900000008",
         "4b520103000000000000000000000000000000070000000100000022a8198fbf000000000000000094e45dd800000001000000000003000000056b657976616c7565",
         "4b5201040000000000000000000000000000000700000001000000286ab8a031000000000000000120cbee5f670402b33625a23633b6699600000000000000010000000000000008",
         "4b520107000000000000000000000000000000070000000100000009ac63319c0400000004676f6e65",
+        "4b520102000000000000000000000000000000070000000100000001088149c600",
+        "4b52010200000000000000000000000000000007000000010000001281b5390800000000000000012c010000000000011170",
     ];
+    assert_eq!(bodies.len(), golden.len());
     for (body, golden) in bodies.into_iter().zip(golden) {
         let frame = Frame {
             stream: StreamId {

@@ -2,6 +2,8 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use pop_store::Estimate;
+
 use super::FrameError;
 use crate::Digest;
 
@@ -79,6 +81,13 @@ impl Reader {
         })
     }
 
+    pub(crate) fn estimate(&mut self) -> Result<Estimate, FrameError> {
+        Ok(Estimate {
+            rows: self.u64()?,
+            bytes: self.option(Self::u64)?,
+        })
+    }
+
     /// All that is left.
     pub(crate) fn rest(&self) -> Bytes {
         self.0.clone()
@@ -107,6 +116,11 @@ pub(crate) fn put_option<T>(
     if let Some(value) = value {
         put(into, value);
     }
+}
+
+pub(crate) fn put_estimate(into: &mut BytesMut, estimate: &Estimate) {
+    into.put_u64(estimate.rows);
+    put_option(into, estimate.bytes.as_ref(), |into, it| into.put_u64(*it));
 }
 
 pub(crate) fn put_digest(into: &mut BytesMut, digest: &Digest) {

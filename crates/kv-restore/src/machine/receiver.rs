@@ -8,6 +8,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
+use pop_store::Estimate;
 
 use super::{Now, Options, Stop, earliest, pace::Pace, passed};
 use crate::{
@@ -159,6 +160,8 @@ pub struct Receiver {
     peer: Option<Now>,
     repeat: Option<Now>,
     pace: Pace,
+    // What a source said about how much it is.
+    about: Option<Estimate>,
     // The target had rows of an earlier session, and they were thrown away.
     begun: bool,
     anew: bool,
@@ -186,6 +189,7 @@ impl Receiver {
             in_vain: 0,
             queue: VecDeque::new(),
             since_point: 0,
+            about: None,
             begun: false,
             anew: false,
             limited: false,
@@ -230,6 +234,12 @@ impl Receiver {
     #[must_use]
     pub fn begun(&self) -> Digest {
         self.intake.begun()
+    }
+
+    /// About how much all of it is: what the request or a source says.
+    #[must_use]
+    pub fn about(&self) -> Option<Estimate> {
+        self.at.totals.map(|it| it.estimate()).or(self.about)
     }
 
     /// How often it turned to a source, not counting the first time.

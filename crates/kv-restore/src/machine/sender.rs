@@ -4,6 +4,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
+use pop_store::Estimate;
 
 use super::{Now, Options, Stop, earliest, passed};
 use crate::{
@@ -151,6 +152,7 @@ pub struct Sender {
     // The oldest of them when we last looked: if it is still there, it may be lost.
     stale: Option<u64>,
     totals: Digest,
+    about: Option<Estimate>,
     ended: bool,
     local: Option<Now>,
     peer: Option<Now>,
@@ -182,6 +184,7 @@ impl Sender {
             unacked_bytes: 0,
             stale: None,
             totals: Digest::default(),
+            about: None,
             ended: false,
             local: None,
             peer: None,
@@ -189,6 +192,12 @@ impl Sender {
             tombstone: None,
             last_word: None,
         }
+    }
+
+    /// About how much the snapshot has, to be told to the receiver: before
+    /// [`Event::Opened`].
+    pub fn set_about(&mut self, about: Option<Estimate>) {
+        self.about = about;
     }
 
     /// What it was asked for.
@@ -293,7 +302,8 @@ impl Sender {
 
     fn offer(&self, out: &mut Vec<Action>) {
         let totals = self.request.at.totals;
-        self.send(Body::Offer { totals }, out);
+        let about = self.about;
+        self.send(Body::Offer { totals, about }, out);
     }
 
     /// Gives our own side its next work, if it has none and there is credit.

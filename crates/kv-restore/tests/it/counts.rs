@@ -1,9 +1,14 @@
 //! What a restorer says of its sessions, as a whole.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use kv_restore::{ErrorKind, Phase, RestoreStats};
-use pop_store::testkit::{Call, Effect, Fault};
+use pop_store::{
+    Entry, Error, Estimate, Keyspace, Result, Scan, Snapshot, Store,
+    testkit::{Call, Effect, Fault},
+};
 
 use crate::kit::{World, at, failed};
 
@@ -68,4 +73,48 @@ async fn what_a_restorer_did_is_counted() {
             ("task-lost", 1),
         ]
     );
+}
+
+// Mutants: the source does not ask its snapshot; what it says is not kept.
+#[tokio::test(start_paused = true)]
+async fn a_source_says_about_how_much_it_has() {
+    let world = World::filled().await;
+    let session = world.restore(at(1, 1, 10)).unwrap();
+    assert_eq!(session.progress().borrow().about, None);
+    session.outcome().await.unwrap();
+    let all = world.source_rows().await;
+    assert_eq!(session.progress().borrow().about, Some(all.estimate()));
+}
+
+/// A snapshot that fails when it is asked how much it has.
+#[derive(Debug)]
+struct Sulking(Arc<dyn Snapshot>);
+
+#[async_trait]
+impl Snapshot for Sulking {
+    async fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        self.0.get(keyspace, key).await
+    }
+
+    async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>> {
+        self.0.scan(keyspace, scan).await
+    }
+
+    async fn estimate(&self, _: Keyspace) -> Result<Option<Estimate>> {
+        let kind = pop_store::ErrorKind::Unavailable;
+        Err(Error::new(kind, "sulking", "estimate"))
+    }
+}
+
+// Mutant: a session needs to know how much it sends.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_can_not_say_how_much_it_has_sends_it_nevertheless() {
+    let world = World::filled().await;
+    let snapshot = Arc::new(Sulking(world.source.snapshot().await.unwrap()));
+    let offer = world.dumper.offer(at(2, 1, 11), &world.source, snapshot);
+    let _offer = offer.unwrap();
+    let session = world.restore(at(2, 1, 11)).unwrap();
+    session.outcome().await.unwrap();
+    assert_eq!(session.progress().borrow().about, None);
+    assert!(world.same().await);
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use pop_store::{Entry, Keyspace, Result, Scan, Snapshot};
+use pop_store::{Entry, Estimate, Keyspace, Result, Scan, Snapshot};
 use tokio::{sync::Notify, time::Instant};
 
 /// The room for snapshots.
@@ -113,6 +113,10 @@ impl Snapshot for Pinned {
 
     async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>> {
         self.snapshot.scan(keyspace, scan).await
+    }
+
+    async fn estimate(&self, keyspace: Keyspace) -> Result<Option<Estimate>> {
+        self.snapshot.estimate(keyspace).await
     }
 }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::{
-    Capabilities, Direction, Durability, Entry, Error, ErrorKind, Keyspace, Result, Resumed, Scan,
-    Snapshot, SnapshotSupport, Staging, Store, WriteBatch, merge::Group,
+    Capabilities, Direction, Durability, Entry, Error, ErrorKind, Estimate, Keyspace, Result,
+    Resumed, Scan, Snapshot, SnapshotSupport, Staging, Store, WriteBatch, merge::Group,
 };
 
 type Map = BTreeMap<Bytes, Bytes>;
@@ -322,6 +322,16 @@ impl Snapshot for MemSnapshot {
 
     async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>> {
         Ok(scan_map(self.map(keyspace, "snapshot scan")?, &scan))
+    }
+
+    async fn estimate(&self, keyspace: Keyspace) -> Result<Option<Estimate>> {
+        let map = self.map(keyspace, "snapshot estimate")?;
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let bytes = map.iter().map(|(key, value)| key.len() + value.len()).sum();
+        Ok(Some(Estimate {
+            rows: number(map.len()),
+            bytes: Some(number(bytes)),
+        }))
     }
 }
 

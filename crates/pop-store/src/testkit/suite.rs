@@ -86,6 +86,7 @@ macro_rules! conformance {
             a_snapshot_shows_one_moment_over_all_keyspaces,
             pages_of_a_snapshot_under_heavy_writes_are_of_its_moment,
             a_page_does_not_depend_on_the_page_before,
+            an_estimate_is_absent_or_about_right,
         ]);
         $crate::conformance!(@tests $factory, replace, [
             loaded_content_shows_only_when_published,

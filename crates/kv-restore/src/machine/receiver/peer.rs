@@ -67,7 +67,10 @@ impl Receiver {
         }
         self.link = Link::Streaming;
         match frame.body {
-            Body::Offer { .. } => {}
+            Body::Offer { totals, about } => {
+                let about = totals.map(|it| it.estimate()).or(about);
+                self.about = about.or(self.about);
+            }
             Body::Alive { limited } => self.limited = limited,
             Body::Chunk { seq, rows, crc } => {
                 self.limited = false;

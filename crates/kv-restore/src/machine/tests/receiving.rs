@@ -509,7 +509,13 @@ fn a_source_that_only_says_that_it_lives_between_its_breaks_is_given_up() {
         let attempt = rig.core.attempt();
         let stream = StreamId { attempt, ..STREAM };
         rig.on(Event::Connected(attempt, Ok(())));
-        for body in [Body::Offer { totals: None }, Body::Alive { limited: true }] {
+        for body in [
+            Body::Offer {
+                totals: None,
+                about: None,
+            },
+            Body::Alive { limited: true },
+        ] {
             rig.on(Event::Received(Frame { stream, body }));
         }
         rig.on(Event::Broken(attempt, ErrorKind::Transport.into()));

@@ -37,7 +37,7 @@ pub(crate) use bootstrap::holds_what_was_synced;
 pub use options::OpenOptions;
 pub use store::EngineStore;
 
-use crate::{Capabilities, Entry, Result, Scan};
+use crate::{Capabilities, Entry, Estimate, Result, Scan};
 
 /// A blocking, ordered key-value engine.
 ///
@@ -103,6 +103,12 @@ pub trait Engine: Debug + Send + Sync + 'static {
     ///
     /// Later writes don't show in it. Dropping it releases everything it held of the engine.
     fn snapshot(&self) -> Result<Option<Arc<dyn EngineSnapshot>>> {
+        Ok(None)
+    }
+
+    /// About how much is in `space`; `None` if that would have to be counted.
+    fn estimate(&self, space: &Space) -> Result<Option<Estimate>> {
+        let _ = space;
         Ok(None)
     }
 

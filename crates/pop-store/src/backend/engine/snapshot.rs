@@ -14,7 +14,7 @@ use super::{
     store::Shared,
     writer::{Job, Writer},
 };
-use crate::{Entry, Keyspace, Result, Scan, Snapshot};
+use crate::{Entry, Estimate, Keyspace, Result, Scan, Snapshot};
 
 /// What a snapshot reads from. Closing the store takes it away, so that a snapshot that is
 /// still held somewhere does not keep the folder locked.
@@ -55,6 +55,18 @@ impl Held {
                 None => Ok(Vec::new()),
             },
             Self::Kept(images) => images.scan(engine, keyspace, scan),
+        }
+    }
+
+    /// Of the present: what was written since is little beside a content that is worth a
+    /// percentage.
+    fn estimate(&self, engine: &dyn Engine, keyspace: Keyspace) -> Result<Option<Estimate>> {
+        match self {
+            Self::Engine { layout, .. } => match layout.space(keyspace) {
+                Some(space) => engine.estimate(space),
+                None => Ok(Some(Estimate::default())),
+            },
+            Self::Kept(_) => Ok(None),
         }
     }
 }
@@ -143,6 +155,13 @@ impl<E: Engine> Snapshot for StoreSnapshot<E> {
         }
         self.read("snapshot scan", keyspace, move |held, engine| {
             held.scan(engine, keyspace, &scan)
+        })
+        .await
+    }
+
+    async fn estimate(&self, keyspace: Keyspace) -> Result<Option<Estimate>> {
+        self.read("snapshot estimate", keyspace, move |held, engine| {
+            held.estimate(engine, keyspace)
         })
         .await
     }

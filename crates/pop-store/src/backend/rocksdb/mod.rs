@@ -11,6 +11,7 @@
 
 mod bulk;
 mod error;
+mod estimate;
 mod manifest;
 mod options;
 mod page;
@@ -39,7 +40,7 @@ use super::{
     engine::{BulkLoader, Changes, Engine, EngineSnapshot, EngineStore, OpenOptions, Space},
     folder::DataFolder,
 };
-use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Result, Scan};
+use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Estimate, Result, Scan};
 
 const NAME: &str = "rocksdb";
 // The file that names the manifest: without it there is no database yet.
@@ -229,6 +230,10 @@ impl Engine for RocksEngine {
 
     fn snapshot(&self) -> Result<Option<Arc<dyn EngineSnapshot>>> {
         Ok(Some(Arc::new(RocksSnapshot::take(&self.database)?)))
+    }
+
+    fn estimate(&self, space: &Space) -> Result<Option<Estimate>> {
+        estimate::of(&self.database, &family(&self.database, space)?)
     }
 
     fn has_bulk_load(&self) -> bool {

@@ -192,3 +192,45 @@ async fn staged_files_go_with_an_abort_and_with_the_next_open() {
     assert!(!staging.exists());
     drop(store);
 }
+
+/// Rows in memory, in tables, and in both; and deletes of rows that are nowhere any more.
+/// Mutants: tables are not looked at; what is in memory is not counted; RocksDB's own count.
+#[test]
+fn an_estimate_is_about_right_wherever_the_rows_are() {
+    const ROWS: u64 = 96;
+    const BYTES: u64 = 64 << 10;
+    let folder = TempDir::new().unwrap();
+    let space = Space::new("body", 1);
+    let value = Bytes::from(vec![7; usize::try_from(BYTES).unwrap()]);
+    let apply = |engine: &RocksEngine, numbers: std::ops::Range<u64>, value: Option<&Bytes>| {
+        let operation = |number: u64| Operation {
+            space: space.clone(),
+            key: Bytes::copy_from_slice(&number.to_be_bytes()),
+            value: value.cloned(),
+        };
+        let changes = Changes {
+            operations: numbers.map(operation).collect(),
+            ..Changes::default()
+        };
+        engine.apply(&changes, true).unwrap();
+    };
+    let check = |engine: &RocksEngine, rows: u64, place: &str| {
+        let estimate = engine.estimate(&space).unwrap().unwrap();
+        assert_eq!(estimate.rows, rows, "{place}");
+        let about = rows * BYTES..rows * BYTES * 3 / 2;
+        let bytes = estimate.bytes.unwrap();
+        assert!(about.contains(&bytes), "{place}: {bytes}");
+    };
+    let engine = RocksEngine::open(folder.path(), 64 << 20).unwrap();
+    engine.open_space(&space).unwrap();
+    apply(&engine, 0..ROWS, Some(&value));
+    check(&engine, ROWS, "in memory");
+    apply(&engine, 1_000..1_024, Some(&value));
+    apply(&engine, 1_000..1_024, None);
+    // An open flushes what it finds in the log.
+    drop(engine);
+    let engine = RocksEngine::open(folder.path(), 64 << 20).unwrap();
+    check(&engine, ROWS, "in tables");
+    apply(&engine, ROWS..2 * ROWS, Some(&value));
+    check(&engine, 2 * ROWS, "in both");
+}

@@ -315,6 +315,38 @@ impl Walk {
     }
 }
 
+/// What is said about a keyspace is of that keyspace, and not far from it.
+// Catches: an estimate of all keyspaces, or of a part.
+pub async fn an_estimate_is_absent_or_about_right<F: StoreFactory>(kit: &Kit<F>) {
+    let store = kit.open().await;
+    if refuses(&store).await {
+        return;
+    }
+    for tens in 0..20 {
+        let mut batch = WriteBatch::new();
+        for ones in 0..100 {
+            let key = format!("{:08}", tens * 100 + ones);
+            batch.put(A, bytes(key), bytes(vec![b'x'; 1_992]));
+        }
+        commit(&store, batch).await;
+    }
+    commit(&store, puts([(B, "a", "1"), (B, "b", "2")])).await;
+    let snapshot = store.snapshot().await.expect("a snapshot is taken");
+    let estimate = snapshot.estimate(A).await.expect("it is said or not");
+    let Some(estimate) = estimate else {
+        return;
+    };
+    assert!((1_000..4_000).contains(&estimate.rows), "{estimate:?}");
+    if let Some(bytes) = estimate.bytes {
+        assert!((2_000_000..8_000_000).contains(&bytes), "{estimate:?}");
+    }
+    for (keyspace, rows_max) in [(B, 4), (C, 0)] {
+        let estimate = snapshot.estimate(keyspace).await.expect("it is said");
+        let rows = estimate.map_or(0, |it| it.rows);
+        assert!(rows <= rows_max, "{keyspace:?}: {rows}");
+    }
+}
+
 /// Checks the refusal where the capabilities state one.
 async fn refuses<S: Store>(store: &S) -> bool {
     let none = store.capabilities().snapshot == SnapshotSupport::None;

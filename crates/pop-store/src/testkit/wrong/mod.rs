@@ -44,6 +44,7 @@ enum Mistake {
     SnapshotKeptBeforeItsPage,
     SnapshotsEndTogether,
     SnapshotGoesOn,
+    EstimatesTheWholeStore,
     PublishesIntoTheOld,
     PublishesKeyspaceByKeyspace,
     LoadsIntoTheLive,
@@ -172,6 +173,8 @@ caught! {
             snapshot::pages_of_a_snapshot_under_heavy_writes_are_of_its_moment;
     a_snapshot_that_goes_on_where_it_was_is_caught:
         SnapshotGoesOn by snapshot::a_page_does_not_depend_on_the_page_before;
+    an_estimate_of_all_keyspaces_is_caught:
+        EstimatesTheWholeStore by snapshot::an_estimate_is_absent_or_about_right;
     old_rows_that_shine_through_are_caught:
         PublishesIntoTheOld by replace::loaded_content_shows_only_when_published;
     a_keyspace_that_keeps_its_old_content_is_caught:
