@@ -9,7 +9,8 @@ use bytes::Bytes;
 use pop_store::{Entry, Error, Keyspace, Outcome, Scan, Staging, Store, WriteBatch};
 
 use crate::{
-    ErrorKind, Failure, Resume, Seal, SnapshotRef, Switch, digest::above, fence, frame::Row,
+    ErrorKind, Failure, Resume, Seal, SnapshotId, SnapshotRef, Switch, digest::above, fence,
+    frame::Row,
 };
 
 mod point;
@@ -70,6 +71,21 @@ impl Target {
         let bytes = self.store.get(seals, space.as_bytes()).await?;
         let read = |bytes| seal::decode(bytes).map_err(|detail| self.corrupt(detail));
         bytes.map(read).transpose()
+    }
+
+    /// Of which snapshot an earlier session left rows, if the next one can go on with them: it
+    /// does so when it is asked for that very snapshot, and throws them away when it is not.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    pub async fn begun(&self) -> Result<Option<SnapshotId>, Error> {
+        let name = self.store.resumable().await?;
+        Ok(name.and_then(point::snapshot))
     }
 
     fn corrupt(&self, detail: &str) -> Error {

@@ -159,7 +159,12 @@ async fn fill(
         return Err(BootstrapError::NotEmpty);
     }
     let held = match &options.handover {
-        None => source.snapshot(None).await?,
+        // What an earlier command was sent of a snapshot that the source still keeps does not
+        // come again.
+        None => {
+            let begun = Target::new(Arc::clone(store)).begun().await?;
+            source.snapshot(begun).await?
+        }
         Some(to) => source.handover(to).await?,
     };
     SpaceMeta::from_bytes(&held.at.meta)?;

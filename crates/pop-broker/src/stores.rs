@@ -16,7 +16,8 @@ use pop_store::{Error, ErrorKind, MemStore, Store};
 
 use crate::{OpenStore, space::KEYSPACES};
 
-type Open = fn(&Path) -> pop_store::Result<Arc<dyn Store>>;
+// Whether a staging is kept is the second.
+type Open = fn(&Path, bool) -> pop_store::Result<Arc<dyn Store>>;
 
 /// A store by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +71,20 @@ impl Backend {
     ///
     /// If it is not compiled in.
     pub fn opener(self, folder: &Path) -> Result<Arc<dyn OpenStore>, NotCompiledIn> {
+        self.opens(folder, false)
+    }
+
+    /// The same for whoever fills the folder: what an earlier command loaded and did not bring
+    /// to its end is kept, to be gone on with. Any other open throws it away.
+    ///
+    /// # Errors
+    ///
+    /// If it is not compiled in.
+    pub fn filler(self, folder: &Path) -> Result<Arc<dyn OpenStore>, NotCompiledIn> {
+        self.opens(folder, true)
+    }
+
+    fn opens(self, folder: &Path, keep_staging: bool) -> Result<Arc<dyn OpenStore>, NotCompiledIn> {
         let open = match self {
             Self::Memory => return Ok(Arc::new(InMemory::new())),
             Self::Fjall => FJALL,
@@ -80,6 +95,7 @@ impl Backend {
             backend: self,
             open: open.ok_or(NotCompiledIn(self))?,
             folder: folder.to_owned(),
+            keep_staging,
         }))
     }
 }
@@ -100,25 +116,37 @@ impl FromStr for Backend {
 }
 
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
-fn options() -> pop_store::OpenOptions {
-    pop_store::OpenOptions::new(&KEYSPACES)
+fn options(keep_staging: bool) -> pop_store::OpenOptions {
+    let options = pop_store::OpenOptions::new(&KEYSPACES);
+    match keep_staging {
+        true => options.with_staging_kept(),
+        false => options,
+    }
 }
 
 #[cfg(feature = "fjall")]
-const FJALL: Option<Open> =
-    Some(|folder| Ok(Arc::new(pop_store::FjallStore::open(folder, options())?)));
+const FJALL: Option<Open> = Some(|folder, keep| {
+    Ok(Arc::new(pop_store::FjallStore::open(
+        folder,
+        options(keep),
+    )?))
+});
 #[cfg(not(feature = "fjall"))]
 const FJALL: Option<Open> = None;
 
 #[cfg(feature = "rocksdb")]
-const ROCKSDB: Option<Open> =
-    Some(|folder| Ok(Arc::new(pop_store::RocksStore::open(folder, options())?)));
+const ROCKSDB: Option<Open> = Some(|folder, keep| {
+    Ok(Arc::new(pop_store::RocksStore::open(
+        folder,
+        options(keep),
+    )?))
+});
 #[cfg(not(feature = "rocksdb"))]
 const ROCKSDB: Option<Open> = None;
 
 #[cfg(feature = "sled")]
 const SLED: Option<Open> =
-    Some(|folder| Ok(Arc::new(pop_store::SledStore::open(folder, options())?)));
+    Some(|folder, keep| Ok(Arc::new(pop_store::SledStore::open(folder, options(keep))?)));
 #[cfg(not(feature = "sled"))]
 const SLED: Option<Open> = None;
 
@@ -129,6 +157,7 @@ struct InFolder {
     backend: Backend,
     open: Open,
     folder: PathBuf,
+    keep_staging: bool,
 }
 
 #[async_trait]
@@ -136,8 +165,8 @@ impl OpenStore for InFolder {
     /// On a thread that may block: an open reads journals, and the runtime's workers have
     /// others to serve.
     async fn open(&self) -> pop_store::Result<Arc<dyn Store>> {
-        let (open, folder) = (self.open, self.folder.clone());
-        let opened = tokio::task::spawn_blocking(move || open(&folder)).await;
+        let (open, folder, keep) = (self.open, self.folder.clone(), self.keep_staging);
+        let opened = tokio::task::spawn_blocking(move || open(&folder, keep)).await;
         opened.unwrap_or_else(|panic| {
             let error = Error::new(ErrorKind::Corrupt, self.backend.name(), "open");
             Err(error

@@ -131,6 +131,10 @@ impl Store for Guarded {
         self.within("resume_replace", resumed).await
     }
 
+    async fn resumable(&self) -> Result<Option<Bytes>> {
+        self.within("resumable", self.inner.resumable()).await
+    }
+
     async fn close(&self) -> Result<()> {
         // Also of a store that failed: what it holds should be let go of.
         self.ended("close", self.inner.close()).await

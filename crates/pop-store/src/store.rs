@@ -238,6 +238,16 @@ pub trait Store: Debug + Send + Sync + 'static {
         Err(error.with_detail("its stagings end with their process"))
     }
 
+    /// The name of the load that [`resume_replace`](Self::resume_replace) would go on with,
+    /// while no staging is open.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    async fn resumable(&self) -> Result<Option<Bytes>> {
+        Ok(None)
+    }
+
     /// Makes everything durable and lets go of threads, files and locks.
     ///
     /// # Contract

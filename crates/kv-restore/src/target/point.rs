@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    Position, Resume, SnapshotRef,
+    Position, Resume, SnapshotId, SnapshotRef,
     frame::{
         FrameError,
         wire::{Reader, put_bytes, put_digest},
@@ -26,6 +26,15 @@ pub(super) fn name(at: &SnapshotRef) -> Bytes {
     name.put_u128(at.id.0);
     name.put_u128(xxh3_128(&place));
     name.freeze()
+}
+
+/// Which snapshot a load of that name is of; `None` of a name that is somebody else's.
+pub(super) fn snapshot(name: Bytes) -> Option<SnapshotId> {
+    let mut reader = Reader::new(name);
+    let version = reader.u8().ok()?;
+    let (id, _place) = (reader.u128().ok()?, reader.u128().ok()?);
+    reader.end().ok()?;
+    (version == VERSION).then_some(SnapshotId(id))
 }
 
 pub(super) fn encode(point: &Resume) -> Bytes {
@@ -95,6 +104,8 @@ mod tests {
             at(1, "s", &["a"]),
             at(1, "s", &["ab"]),
         ];
+        assert_eq!(snapshot(names[1].clone()), Some(SnapshotId(2)));
+        assert_eq!(snapshot(names[1].slice(1..)), None);
         for (at, name) in names.iter().enumerate() {
             assert!(name.len() <= pop_store::Resumed::NAME_BYTES_MAX);
             assert!(!names[..at].contains(name));

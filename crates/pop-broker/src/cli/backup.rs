@@ -166,10 +166,8 @@ impl Backup {
             Begun::Instead => complain(
                 "an earlier backup was cut, and the store has changed since: beginning anew",
             ),
-            Begun::Behind(resume) => complain(&format!(
-                "an earlier backup was cut: going on behind its first {}",
-                amount(resume.totals.rows(), resume.totals.bytes())
-            )),
+            // It is said once the session takes it up.
+            Begun::Behind(_) => {}
             Begun::Whole => complain("an earlier backup was cut when all was written"),
         }
         let mut target = Target::new(Arc::new(draft.clone()));

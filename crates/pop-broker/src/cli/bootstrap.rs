@@ -77,7 +77,7 @@ impl Bootstrap {
     pub(super) fn run(self) -> Result<(), Failure> {
         let store = self.to.wanted(Backend::Fjall)?;
         check_folder(&self.to.folder)?;
-        let opener = store.opener(&self.to.folder)?;
+        let opener = store.filler(&self.to.folder)?;
         let source = Source::new(self.from.clone(), &self.remote.credentials()?)?;
         let options = BootstrapOptions {
             handover: self.handover.then(|| called(&self.to)),

@@ -21,7 +21,8 @@ use super::{
 ///
 /// Any store into any other, or into one of the same kind. No broker may be running on
 /// either folder. The new content takes its place at one moment, when all of it is there and was
-/// compared; what was cut is begun again by the same command.
+/// compared. What was cut is gone on with by the same command, if nothing else opened the
+/// folder in between and no broker was on the old one.
 ///
 /// What comes out is a copy: a broker on it delivers again what was out, once its time is
 /// over, and refuses the receipt handles of the old one. The old folder stays as it is. Don't

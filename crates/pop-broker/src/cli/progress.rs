@@ -42,6 +42,8 @@ pub(super) struct Meter {
     bar: Option<ProgressBar>,
     begun: Instant,
     told: Instant,
+    // Whether it was said that an earlier command is gone on with.
+    goes_on: bool,
     // Where the last line was, and where it is now.
     told_bytes: u64,
     seen: Seen,
@@ -83,6 +85,7 @@ impl Meter {
             bar: io::stderr().is_terminal().then(|| bar(what, total)),
             begun: now,
             told: now,
+            goes_on: false,
             told_bytes: 0,
             seen: Seen::default(),
         }
@@ -96,6 +99,13 @@ impl Meter {
 
     /// A session is so far.
     pub(super) fn see(&mut self, progress: &Progress) {
+        if progress.rows_before > 0 && !std::mem::replace(&mut self.goes_on, true) {
+            let before = amount(progress.rows_before, progress.bytes_before);
+            let what = self.what;
+            self.aside(&format!(
+                "an earlier {what} was cut: going on behind its first {before}"
+            ));
+        }
         // What was there before was not moved in this time.
         if self.seen.bytes == 0 {
             self.told_bytes = progress.bytes_before;
@@ -119,6 +129,14 @@ impl Meter {
             took: self.begun.elapsed(),
             reconnects: self.seen.reconnects,
             phases: phases.filter(|(_, took)| *took >= WORTH_A_WORD).collect(),
+        }
+    }
+
+    /// Says something beside the bar.
+    fn aside(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| complain(text)),
+            None => complain(text),
         }
     }
 

@@ -22,7 +22,8 @@ use super::{
 /// The backup is read once before anything else is touched: one that is cut, damaged or of
 /// something else is refused. Then all of it is loaded beside what the folder has, compared,
 /// and takes its place at one moment; until then, whatever happens, the folder has what it
-/// had. What was cut is begun again by the same command.
+/// had. What was cut is gone on with by the same command, if nothing else opened the folder
+/// in between.
 ///
 /// A broker on that folder delivers again what was out at the moment of the backup, once its
 /// time is over, and refuses the receipt handles of that time: a copy never settles what was

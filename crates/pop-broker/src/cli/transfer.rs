@@ -10,6 +10,7 @@ use std::{
 
 use kv_restore::{ErrorKind, Installed, RestoreError, Target};
 use pop_broker::{
+    OpenStore,
     data::ByteRate,
     space::SEALS,
     stores::Backend,
@@ -52,15 +53,16 @@ pub(super) fn options(rate: Option<ByteRate>) -> CopyOptions {
 }
 
 /// Opens a store that nobody else has open.
-pub(super) async fn open(store: Backend, folder: &Path) -> Result<Arc<dyn Store>, Failure> {
-    let opened = store.opener(folder)?.open().await;
+async fn open(opener: &dyn OpenStore, folder: &Path) -> Result<Arc<dyn Store>, Failure> {
+    let opened = opener.open().await;
     opened.map_err(|error| Failure::from(error).at(folder))
 }
 
 /// Opens the store to copy from, which must be there.
 pub(super) async fn open_source(from: &Location) -> Result<(Backend, Arc<dyn Store>), Failure> {
     let store = from.existing()?;
-    Ok((store, open(store, &from.folder).await?))
+    let opener = store.opener(&from.folder)?;
+    Ok((store, open(opener.as_ref(), &from.folder).await?))
 }
 
 /// A store that is to get another content.
@@ -76,7 +78,8 @@ impl Destination {
     pub(super) async fn open(to: &Location, usual: Backend) -> Result<Self, Failure> {
         let backend = to.wanted(usual)?;
         check_folder(&to.folder)?;
-        let store = open(backend, &to.folder).await?;
+        let opener = backend.filler(&to.folder)?;
+        let store = open(opener.as_ref(), &to.folder).await?;
         let has_data = !place::is_empty(store.as_ref()).await?;
         Ok(Self {
             store,

@@ -13,6 +13,12 @@ use super::Source;
 /// How often somebody who watches is told how far it is, also while nothing moves.
 const SEEN_EVERY: Duration = Duration::from_secs(1);
 
+/// What a kill may make to be moved again, beside a window: what passes in this time.
+const AGAIN_SECONDS: u64 = 2;
+/// Within these bounds: each time costs a sync, and on RocksDB a file.
+const AGAIN_BYTES_MIN: u64 = 4 << 20;
+const AGAIN_BYTES_MAX: u64 = 64 << 20;
+
 /// How a content is moved.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -56,6 +62,16 @@ pub struct Copied {
     pub stats: RestoreStats,
 }
 
+/// After how much a target is to make a point that a later command can go on from.
+fn again(rate: u64) -> u64 {
+    match rate {
+        0 => AGAIN_BYTES_MAX,
+        rate => rate
+            .saturating_mul(AGAIN_SECONDS)
+            .clamp(AGAIN_BYTES_MIN, AGAIN_BYTES_MAX),
+    }
+}
+
 /// Moves all rows of `source` to `target`, and tells `seen` how far it is: whenever that
 /// changes, every second, and at the end.
 ///
@@ -74,7 +90,7 @@ pub async fn copy(
     mut seen: impl FnMut(&Progress),
 ) -> Result<Copied, RestoreError> {
     let how = RestorerOptions::new(options.chance.clone())
-        .with_session(source.session())
+        .with_session(source.session().with_checkpoint_bytes(again(options.rate)))
         .with_limiter(Limiter::new(options.rate));
     let restorer = Restorer::new(target, source.transport(), how, Handle::current());
     let session = restorer.restore(source.at().clone(), &[source.peer().clone()])?;

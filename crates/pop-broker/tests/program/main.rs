@@ -28,6 +28,8 @@ mod help;
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 mod keep;
 mod refuse;
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+mod resume;
 mod settings;
 mod stop;
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]

@@ -293,6 +293,11 @@ impl Store for MemStore {
         Ok(Resumed { staging, point })
     }
 
+    async fn resumable(&self) -> Result<Option<Bytes>> {
+        let state = self.open("resumable")?;
+        Ok(state.kept.as_ref().map(|it| it.name.clone()))
+    }
+
     async fn close(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.closed = true;

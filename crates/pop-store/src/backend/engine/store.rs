@@ -315,6 +315,11 @@ impl<E: Engine> Store for EngineStore<E> {
         Ok(Resumed { staging, point })
     }
 
+    async fn resumable(&self) -> Result<Option<Bytes>> {
+        let name = |writer: &mut Writer<E>| Ok(writer.kept.as_ref().map(|it| it.name.clone()));
+        self.shared.ask("resumable", name).await
+    }
+
     async fn close(&self) -> Result<()> {
         if self.shared.core.is_closed() {
             return Ok(());

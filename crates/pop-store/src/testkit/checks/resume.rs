@@ -48,6 +48,10 @@ pub async fn a_checkpoint_outlives_the_process<F: StoreFactory>(kit: &Kit<F>) {
     store = kit.open().await;
     drop((resumed, old));
     store = reopen(kit, store).await;
+    assert_eq!(
+        store.resumable().await.expect("it is told"),
+        Some(bytes("name"))
+    );
     let resumed = resume(&store, &[A, B, C], "name").await;
     assert_eq!(resumed.point, Some(bytes("second")));
     publish(resumed.staging).await;
@@ -61,7 +65,8 @@ pub async fn a_checkpoint_outlives_the_process<F: StoreFactory>(kit: &Kit<F>) {
 
 /// Another name or other keyspaces begin anew, and so does what follows a staging that was
 /// begun, published, aborted or forgotten.
-// Catches: the rows of one load in another, a checkpoint that comes back from the dead.
+// Catches: the rows of one load in another, a checkpoint that comes back from the dead, one
+// that is not told of.
 pub async fn a_checkpoint_is_found_by_its_name_until_it_is_over<F: StoreFactory>(kit: &Kit<F>) {
     let store = kit.open().await;
     if refuses(&store).await {
@@ -69,9 +74,14 @@ pub async fn a_checkpoint_is_found_by_its_name_until_it_is_over<F: StoreFactory>
     }
     for (keyspaces, name) in [(&[A, B, C][..], "other"), (&[A, B], "name")] {
         load_and_leave(&store, b"point").await;
+        assert_eq!(
+            store.resumable().await.expect("it is told"),
+            Some(bytes("name"))
+        );
         let resumed = resume(&store, keyspaces, name).await;
         assert_eq!(resumed.point, None);
         publish(resumed.staging).await;
+        assert_eq!(store.resumable().await.expect("it is told"), None);
         assert_eq!(all(&store, A).await, []);
         assert_eq!(resume(&store, &[A, B, C], "name").await.point, None);
     }

@@ -325,6 +325,11 @@ impl<S: Store> Store for FaultStore<S> {
         Ok(Resumed { staging, point })
     }
 
+    async fn resumable(&self) -> Result<Option<Bytes>> {
+        let act = |_| self.shared.inner.resumable();
+        self.shared.call(Call::Get, "resumable", act).await
+    }
+
     async fn close(&self) -> Result<()> {
         let shared = &self.shared;
         shared

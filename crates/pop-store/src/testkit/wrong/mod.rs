@@ -56,6 +56,7 @@ enum Mistake {
     ResumesUnderAnyName,
     ResumesInAnyOrder,
     KeepsWhatWasForgotten,
+    ForgetsWhatIsResumable,
     GoesOnAfterClose,
     SaysThatItIsDurable,
 }
@@ -199,6 +200,8 @@ caught! {
         ResumesInAnyOrder by resume::a_resumable_load_takes_rows_in_order_alone;
     a_forgotten_checkpoint_that_stays_is_caught:
         KeepsWhatWasForgotten by resume::a_checkpoint_is_found_by_its_name_until_it_is_over;
+    a_checkpoint_that_is_not_named_is_caught:
+        ForgetsWhatIsResumable by resume::a_checkpoint_is_found_by_its_name_until_it_is_over;
     a_closed_store_that_goes_on_is_caught:
         GoesOnAfterClose by lifecycle::a_closed_store_refuses_every_call_as_poisoned;
     a_durable_store_called_volatile_is_caught:

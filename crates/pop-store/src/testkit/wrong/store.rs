@@ -288,6 +288,13 @@ impl Store for WrongStore {
         Ok(Resumed { staging, point })
     }
 
+    async fn resumable(&self) -> Result<Option<Bytes>> {
+        match self.mistake {
+            M::ForgetsWhatIsResumable => Ok(None),
+            _ => self.inner.resumable().await,
+        }
+    }
+
     async fn close(&self) -> Result<()> {
         match self.mistake {
             M::GoesOnAfterClose => Ok(()),

@@ -1,0 +1,136 @@
+//! Commands that are killed in the middle: the same one goes on with what had been moved.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
+
+use crate::{
+    bench::{BINARY, Bench, DURABLE, END_MAX, ask, client, run},
+    bootstrap::{source, to, url},
+    process::Process,
+};
+
+const MESSAGES: usize = 24;
+const BODY_BYTES: usize = 1 << 20;
+const GOES_ON: &str = "was cut: going on behind its first";
+
+/// Sends what takes a while to be moved.
+async fn fill(broker: &Process) {
+    let mut producer = client(broker, "orders", "billing").await;
+    let body = "x".repeat(BODY_BYTES);
+    for number in 0..MESSAGES {
+        producer.send(&number.to_string(), &body).await.unwrap();
+    }
+}
+
+async fn stop(mut broker: Process) {
+    broker.signal("TERM").unwrap();
+    broker.end(END_MAX).await.unwrap();
+}
+
+/// Begins a command, and kills it when it says for the first time how far it is: after 5 s,
+/// with two points of 4 MiB behind it.
+fn kill_in_the_middle(arguments: &[&str]) {
+    let mut child = Command::new(BINARY)
+        .args(arguments)
+        .args(["--rate", "2M"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap());
+    let line = said.lines().next().unwrap().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Of a folder or a broker sled can't say how much it is.
+    let is_known = arguments[0] == "restore" || DURABLE != "sled";
+    assert_eq!(
+        line.contains(" %)") && line.contains(" left"),
+        is_known,
+        "{line}"
+    );
+}
+
+/// What a command says that succeeds, and how many MiB it moved.
+#[track_caller]
+fn done(arguments: &[&str]) -> (String, f64) {
+    let output = run(arguments);
+    assert!(output.status.success(), "{output:?}");
+    let told = String::from_utf8(output.stdout).unwrap();
+    let moved = told.lines().find(|it| it.starts_with("moved")).unwrap();
+    let (moved, _) = moved.split_once(" MiB").unwrap();
+    let (_, moved) = moved.rsplit_once(' ').unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    (said, moved.parse().unwrap())
+}
+
+#[track_caller]
+fn goes_on(arguments: &[&str]) {
+    let (said, moved) = done(arguments);
+    assert!(said.contains(GOES_ON), "{said}");
+    assert!((4.0..21.0).contains(&moved), "{moved} MiB");
+}
+
+#[track_caller]
+fn begins_anew(arguments: &[&str]) {
+    let (said, moved) = done(arguments);
+    assert!(!said.contains(GOES_ON), "{said}");
+    assert!(moved > 23.9, "{moved} MiB");
+}
+
+/// Anything else that opens the folder gives back the room of what was left.
+/// Mutants: the folder is opened as any other is; points are made every 64 MiB; every open
+/// keeps what was left.
+#[tokio::test]
+async fn a_restore_and_a_migration_that_were_killed_go_on_with_what_they_had_moved() {
+    let bench = Bench::new();
+    let broker = bench.serve_folder();
+    fill(&broker).await;
+    stop(broker).await;
+    let path = |name: &str| bench.path(name).to_str().unwrap().to_owned();
+    let file = path("a.backup");
+    run(&["backup", "--from", &bench.data(), "--to", &file]);
+    let (restored, swept) = (path("restored"), path("swept"));
+    let migrated = to(&bench, "migrated");
+    let restore = ["restore", "--from", &file, "--to", &restored];
+    let migrate = ["migrate", "--from", &bench.data(), "--to", &migrated];
+    for command in [restore, migrate] {
+        kill_in_the_middle(&command);
+        goes_on(&command);
+    }
+    let restore = ["restore", "--from", &file, "--to", &swept];
+    kill_in_the_middle(&restore);
+    run(&["backup", "--from", &swept, "--to", &path("empty.backup")]);
+    begins_anew(&restore);
+    let copy = bench.serve(&["--store", DURABLE, "--data", &restored]);
+    assert!(ask(&copy, &["topic", "list"]).contains("orders"));
+}
+
+/// The copy is the one that was begun: without what was sent since. That of a broker that was
+/// started anew is another.
+/// Mutant: `bootstrap` asks for any snapshot.
+#[tokio::test]
+async fn a_copy_that_was_killed_goes_on_as_long_as_its_snapshot_is_kept() {
+    let bench = Bench::new();
+    let broker = source(&bench, &[]);
+    fill(&broker).await;
+    let (one, two) = (to(&bench, "one"), to(&bench, "two"));
+    let from = url(&broker);
+    let bootstrap = ["bootstrap", "--from", &from, "--to", &one];
+    kill_in_the_middle(&bootstrap);
+    ask(&broker, &["topic", "create", "later"]);
+    goes_on(&bootstrap);
+    kill_in_the_middle(&["bootstrap", "--from", &from, "--to", &two]);
+    stop(broker).await;
+    let broker = source(&bench, &[]);
+    begins_anew(&["bootstrap", "--from", &url(&broker), "--to", &two]);
+    stop(broker).await;
+    for (folder, has_it) in [("one", false), ("two", true)] {
+        let data = bench.path(folder);
+        let copy = bench.serve(&["--store", DURABLE, "--data", data.to_str().unwrap()]);
+        let topics = ask(&copy, &["topic", "list"]);
+        assert_eq!(topics.contains("later"), has_it, "{topics}");
+        stop(copy).await;
+    }
+}
