@@ -180,6 +180,28 @@ async fn s62_a_dump_that_can_not_say_goodbye_ends_nevertheless() {
     drop(tx);
 }
 
+// Mutant: a close ends the offers, and no session.
+#[tokio::test(start_paused = true)]
+async fn f31_a_source_that_closes_tells_those_who_fetch_and_those_who_come() {
+    let world = World::filled().await;
+    let mut first = ask(&world, "follower", pull(5, 0, 1)).await;
+    assert!(matches!(answer(&mut first).await, Body::Offer { .. }));
+    world.dumper.close();
+    let told = async {
+        loop {
+            if let Body::Abort { code, .. } = answer(&mut first).await {
+                return code;
+            }
+        }
+    };
+    assert_eq!(told.await, AbortCode::Closing);
+    let mut late = ask(&world, "another", pull(6, 0, 1)).await;
+    refused(&mut late, AbortCode::Closing).await;
+    drop((first, late));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.dumper.running(), 0);
+}
+
 // S64: each channel has a task of its own, so that a panic in one reaches no other.
 #[tokio::test(start_paused = true)]
 async fn s64_a_panic_in_one_dump_leaves_the_others_and_later_ones_alone() {

@@ -49,6 +49,7 @@ pub(super) struct Disk {
     pub(super) aside: Mutex<BTreeMap<Space, Map>>,
     /// What the making of the next space does.
     pub(super) space_fault: Mutex<Option<Fault>>,
+    pub(super) drop_fault: Mutex<Option<Fault>>,
     /// What the next call of a bulk loader does.
     pub(super) bulk_fault: Mutex<Option<Fault>>,
     /// Has each apply take a millisecond.
@@ -185,6 +186,7 @@ impl Engine for FakeEngine {
     }
 
     fn drop_space(&self, space: &Space) -> Result<()> {
+        Disk::meet(&self.disk.drop_fault)?;
         self.disk.spaces.lock().remove(space);
         self.disk.aside.lock().remove(space);
         Ok(())

@@ -59,6 +59,28 @@ async fn a_published_generation_is_the_one_after_a_reopen() {
     assert_eq!(entries, [entry("k", "2")]);
 }
 
+/// Mutant: the publish fails with it.
+#[tokio::test]
+async fn f18_an_old_generation_that_can_not_be_dropped_does_not_undo_the_publish() {
+    for fault in [Fault::Fail, Fault::Panic] {
+        let disk: Arc<Disk> = Arc::default();
+        let store = open(&disk);
+        store.write(put("k", "old"), Synced).await.unwrap();
+        let mut staging = store.begin_replace(&[A]).await.unwrap();
+        staging.load(A, vec![entry("k", "new")]).await.unwrap();
+        *disk.drop_fault.lock() = Some(fault);
+        staging.publish().await.unwrap();
+        assert_eq!(disk.space_names(), ["a@1", "a@2", "b@1", "pop@0"]);
+        // What the engine did not do it may have half done: the next open sweeps.
+        let poisoned = store.get(A, b"k").await.unwrap_err();
+        assert_eq!(poisoned.kind(), ErrorKind::Poisoned);
+        let _ = store.close().await;
+        let store = open(&disk);
+        assert_eq!(disk.space_names(), ["a@2", "b@1", "pop@0"]);
+        assert_eq!(store.get(A, b"k").await.unwrap(), Some(bytes("new")));
+    }
+}
+
 #[tokio::test]
 async fn a_staging_that_is_dropped_leaves_room_for_another() {
     let disk: Arc<Disk> = Arc::default();
