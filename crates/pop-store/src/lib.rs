@@ -10,6 +10,7 @@ mod estimate;
 mod ext;
 mod guard;
 mod keyspace;
+mod rows;
 mod scan;
 
 pub mod merge;
@@ -39,5 +40,6 @@ pub use estimate::Estimate;
 pub use ext::StoreExt;
 pub use guard::Guarded;
 pub use keyspace::Keyspace;
+pub use rows::Rows;
 pub use scan::{Direction, Entry, Scan};
 pub use store::{Capabilities, Durability, Resumed, Snapshot, SnapshotSupport, Staging, Store};

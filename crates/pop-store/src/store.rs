@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Entry, Error, ErrorKind, Estimate, Keyspace, Result, Scan, WriteBatch};
+use crate::{Entry, Error, ErrorKind, Estimate, Keyspace, Result, Rows, Scan, WriteBatch};
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -282,6 +282,12 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
         let _ = keyspace;
         Ok(None)
     }
+
+    /// The same, in one piece of memory: for whoever moves many rows, and lets go of them
+    /// together.
+    async fn rows(&self, keyspace: Keyspace, scan: Scan) -> Result<Rows> {
+        Ok(self.scan(keyspace, scan).await?.into())
+    }
 }
 
 /// A staging that [`Store::resume_replace`] opened.
@@ -314,6 +320,25 @@ pub trait Staging: Debug + Send + 'static {
     ///
     /// `Invalid` for a keyspace that is not staged or entries above a batch's limits.
     async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()>;
+
+    /// Adds rows like [`load`](Self::load), as many as there are, and may return before they
+    /// are in.
+    ///
+    /// # Contract
+    ///
+    /// At most one such call is ahead of its rows: a second one returns after those of the
+    /// first are in, every other method after all are.
+    ///
+    /// # Errors
+    ///
+    /// Those of `load`, for a row that no batch could carry; also those of rows of the call
+    /// before. What is in after an error nobody knows: drop the staging.
+    async fn load_rows(&mut self, keyspace: Keyspace, rows: Rows) -> Result<()> {
+        for entries in rows.batches() {
+            self.load(keyspace, entries).await?;
+        }
+        Ok(())
+    }
 
     /// Makes the loaded content the content of the staged keyspaces, at one synced moment.
     ///

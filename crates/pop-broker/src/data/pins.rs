@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use pop_store::{Entry, Estimate, Keyspace, Result, Scan, Snapshot};
+use pop_store::{Entry, Estimate, Keyspace, Result, Rows, Scan, Snapshot};
 use tokio::{sync::Notify, time::Instant};
 
 /// The room for snapshots.
@@ -117,6 +117,10 @@ impl Snapshot for Pinned {
 
     async fn estimate(&self, keyspace: Keyspace) -> Result<Option<Estimate>> {
         self.snapshot.estimate(keyspace).await
+    }
+
+    async fn rows(&self, keyspace: Keyspace, scan: Scan) -> Result<Rows> {
+        self.snapshot.rows(keyspace, scan).await
     }
 }
 

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::{BulkLoader, Engine, Space, checkpoint::Checkpoint, core::Core, disk::DiskGuard};
-use crate::{Entry, Error, ErrorKind, Keyspace, Result};
+use crate::{Entry, Error, ErrorKind, Keyspace, Result, Rows};
 
 // Up to this many bytes a staged load is written as batches: a file costs some 30 ms,
 // whatever is in it.
@@ -55,9 +55,9 @@ impl Loader {
             let mark = checkpoint.and_then(|it| it.mark(*keyspace));
             let place = Place {
                 space: space.clone(),
-                rows: match mark {
-                    None => Rows::Held(BTreeMap::new()),
-                    Some(mark) => Rows::Sorted {
+                content: match mark {
+                    None => Content::Held(BTreeMap::new()),
+                    Some(mark) => Content::Sorted {
                         last: mark.last.clone(),
                     },
                 },
@@ -126,10 +126,10 @@ pub(super) struct Loading<'a> {
 
 struct Place {
     space: Space,
-    rows: Rows,
+    content: Content,
 }
 
-enum Rows {
+enum Content {
     /// In memory, because there are few.
     Held(BTreeMap<Bytes, Bytes>),
     /// In files, up to this key.
@@ -153,46 +153,68 @@ impl Loading<'_> {
         })
     }
 
-    /// Takes rows, and gives back those that are to be written as batches.
-    pub(super) fn load(&mut self, keyspace: Keyspace, rows: Vec<Entry>) -> Result<Vec<Entry>> {
-        let bytes = rows.iter().map(|it| it.key.len() + it.value.len()).sum();
+    /// Takes rows, and gives back those that are to be written as batches. Whoever knows that
+    /// they ascend says so.
+    pub(super) fn load(
+        &mut self,
+        keyspace: Keyspace,
+        rows: Rows,
+        known_to_ascend: bool,
+    ) -> Result<Rows> {
         if let Some(disk) = &mut self.disk {
-            disk.admit(self.core.name, bytes)?;
+            disk.admit(self.core.name, rows.byte_count())?;
         }
         let place = self.places.get_mut(&keyspace).ok_or_else(|| {
             self.core
                 .error(ErrorKind::Invalid, "load")
                 .with_detail(format!("keyspace {keyspace} is not staged"))
         })?;
-        match &mut place.rows {
-            Rows::Held(held) => {
-                held.extend(rows.into_iter().map(|it| (it.key, it.value)));
-                self.held_bytes += bytes;
+        match &mut place.content {
+            Content::Held(held) => {
+                held.extend(rows.entries().map(|it| (it.key, it.value)));
+                self.held_bytes += rows.byte_count();
                 if self.held_bytes > HELD_BYTES_MAX {
                     self.spill()?;
                 }
-                Ok(Vec::new())
+                Ok(Rows::default())
             }
-            Rows::Plain => Ok(rows),
-            Rows::Sorted { last } => {
-                let ascends = last
-                    .iter()
-                    .chain(rows.iter().map(|it| &it.key))
-                    .is_sorted_by(|a, b| a < b);
+            Content::Plain => Ok(rows),
+            Content::Sorted { last } => {
+                let before = last.iter().map(AsRef::as_ref);
+                let ascends = known_to_ascend
+                    || before
+                        .chain(rows.iter().map(|(key, _)| key))
+                        .is_sorted_by(|a, b| a < b);
                 if !ascends {
-                    place.rows = Rows::Plain;
+                    place.content = Content::Plain;
                     let space = place.space.clone();
                     self.finish(&space)?;
                     return Ok(rows);
                 }
-                if let Some(row) = rows.last() {
-                    *last = Some(row.key.clone());
+                if let Some((key, _)) = rows.last() {
+                    // A copy, which keeps no rows in memory.
+                    *last = Some(Bytes::copy_from_slice(key));
                     let loaded = self.bulk.load(&place.space, &rows);
                     self.note(loaded)?;
                 }
-                Ok(Vec::new())
+                Ok(Rows::default())
             }
         }
+    }
+
+    /// The same for one who does not wait for the answer before the next load: that must not
+    /// come in without this one.
+    pub(super) fn load_ahead(
+        &mut self,
+        keyspace: Keyspace,
+        rows: Rows,
+        known_to_ascend: bool,
+    ) -> Result<Rows> {
+        let loaded = self.load(keyspace, rows, known_to_ascend);
+        if let Err(error) = &loaded {
+            self.broken.get_or_insert_with(|| error.to_string());
+        }
+        loaded
     }
 
     /// Makes everything in files the content of its spaces; what is in memory is given back,
@@ -200,13 +222,13 @@ impl Loading<'_> {
     pub(super) fn finish_all(&mut self) -> Result<Plain> {
         let mut plain = Plain::new();
         for (keyspace, place) in mem::take(&mut self.places) {
-            match place.rows {
-                Rows::Held(held) => {
+            match place.content {
+                Content::Held(held) => {
                     let rows = held.into_iter().map(|(key, value)| Entry { key, value });
                     plain.push((keyspace, rows.collect()));
                 }
-                Rows::Sorted { last: None } | Rows::Plain => {}
-                Rows::Sorted { last: Some(_) } => self.finish(&place.space)?,
+                Content::Sorted { last: None } | Content::Plain => {}
+                Content::Sorted { last: Some(_) } => self.finish(&place.space)?,
             }
         }
         Ok(plain)
@@ -218,7 +240,7 @@ impl Loading<'_> {
         let mut files = BTreeMap::new();
         let mut outcome = Ok(());
         for (keyspace, place) in &self.places {
-            if let Rows::Sorted { last: Some(_) } = &place.rows {
+            if let Content::Sorted { last: Some(_) } = &place.content {
                 match self.bulk.checkpoint(&place.space) {
                     Ok(count) => drop(files.insert(*keyspace, count)),
                     Err(error) => outcome = Err(error),
@@ -234,16 +256,16 @@ impl Loading<'_> {
         self.held_bytes = 0;
         let mut outcome = Ok(());
         for place in self.places.values_mut() {
-            let Rows::Held(held) = &mut place.rows else {
+            let Content::Held(held) = &mut place.content else {
                 continue;
             };
             let rows = mem::take(held).into_iter();
             let rows: Vec<_> = rows.map(|(key, value)| Entry { key, value }).collect();
             let last = rows.last().map(|it| it.key.clone());
             if last.is_some() && outcome.is_ok() {
-                outcome = self.bulk.load(&place.space, &rows);
+                outcome = self.bulk.load(&place.space, &rows.into());
             }
-            place.rows = Rows::Sorted { last };
+            place.content = Content::Sorted { last };
         }
         self.note(outcome)
     }

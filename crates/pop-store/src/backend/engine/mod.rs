@@ -37,7 +37,7 @@ pub(crate) use bootstrap::holds_what_was_synced;
 pub use options::OpenOptions;
 pub use store::EngineStore;
 
-use crate::{Capabilities, Entry, Estimate, Result, Scan};
+use crate::{Capabilities, Entry, Estimate, Result, Rows, Scan};
 
 /// A blocking, ordered key-value engine.
 ///
@@ -153,7 +153,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
 /// After any error of a space nothing more of it is asked than that it be dropped.
 pub trait BulkLoader {
     /// Takes rows, strictly ascending and above all rows of `space` that came before.
-    fn load(&mut self, space: &Space, rows: &[Entry]) -> Result<()>;
+    fn load(&mut self, space: &Space, rows: &Rows) -> Result<()>;
 
     /// Makes what was put aside survive a power cut, and says how many files that is, those
     /// of earlier loads included.
@@ -174,6 +174,11 @@ pub trait EngineSnapshot: Debug + Send + Sync + 'static {
 
     /// Reads a range as of that moment; limits as in [`Engine::scan`].
     fn scan(&self, space: &Space, scan: &Scan) -> Result<Vec<Entry>>;
+
+    /// The same, in one piece of memory.
+    fn rows(&self, space: &Space, scan: &Scan) -> Result<Rows> {
+        Ok(self.scan(space, scan)?.into())
+    }
 }
 
 /// One ordered map inside an engine: a generation of a keyspace, named `keyspace@generation`.

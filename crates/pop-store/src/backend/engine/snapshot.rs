@@ -14,7 +14,7 @@ use super::{
     store::Shared,
     writer::{Job, Writer},
 };
-use crate::{Entry, Estimate, Keyspace, Result, Scan, Snapshot};
+use crate::{Entry, Estimate, Keyspace, Result, Rows, Scan, Snapshot};
 
 /// What a snapshot reads from. Closing the store takes it away, so that a snapshot that is
 /// still held somewhere does not keep the folder locked.
@@ -69,6 +69,16 @@ impl Held {
             Self::Kept(_) => Ok(None),
         }
     }
+
+    fn rows(&self, engine: &dyn Engine, keyspace: Keyspace, scan: &Scan) -> Result<Rows> {
+        match self {
+            Self::Engine { view, layout } => match layout.space(keyspace) {
+                Some(space) => view.rows(space, scan),
+                None => Ok(Rows::default()),
+            },
+            Self::Kept(images) => Ok(images.scan(engine, keyspace, scan)?.into()),
+        }
+    }
 }
 
 impl<E: Engine> Writer<E> {
@@ -104,6 +114,25 @@ pub(super) struct StoreSnapshot<E: Engine> {
 impl<E: Engine> StoreSnapshot<E> {
     pub(super) fn new(shared: Arc<Shared<E>>, view: Arc<View>) -> Self {
         Self { shared, view }
+    }
+
+    /// Reads what `scan` wants; nothing for a range in which no key can lie.
+    async fn read_range<T: Default + Send + 'static>(
+        &self,
+        keyspace: Keyspace,
+        scan: Scan,
+        read: impl FnOnce(&Held, &dyn Engine, Keyspace, &Scan) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let operation = "snapshot scan";
+        if scan.is_empty() {
+            self.shared.core.check_keyspace(keyspace, operation)?;
+            self.shared.core.check(operation)?;
+            return Ok(T::default());
+        }
+        self.read(operation, keyspace, move |held, engine| {
+            read(held, engine, keyspace, &scan)
+        })
+        .await
     }
 
     async fn read<T: Send + 'static>(
@@ -148,15 +177,11 @@ impl<E: Engine> Snapshot for StoreSnapshot<E> {
     }
 
     async fn scan(&self, keyspace: Keyspace, scan: Scan) -> Result<Vec<Entry>> {
-        if scan.is_empty() {
-            self.shared.core.check_keyspace(keyspace, "snapshot scan")?;
-            self.shared.core.check("snapshot scan")?;
-            return Ok(Vec::new());
-        }
-        self.read("snapshot scan", keyspace, move |held, engine| {
-            held.scan(engine, keyspace, &scan)
-        })
-        .await
+        self.read_range(keyspace, scan, Held::scan).await
+    }
+
+    async fn rows(&self, keyspace: Keyspace, scan: Scan) -> Result<Rows> {
+        self.read_range(keyspace, scan, Held::rows).await
     }
 
     async fn estimate(&self, keyspace: Keyspace) -> Result<Option<Estimate>> {

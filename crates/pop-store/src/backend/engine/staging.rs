@@ -1,27 +1,36 @@
 //! Staged replace as its caller holds it: rows go to the loader's thread where the engine
 //! has a bulk load, and else to the writer's.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt, mem,
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{
     Engine,
-    answer::Answer,
+    answer::{Answer, Waiter},
     checkpoint::{Checkpoint, Mark},
     loader::{Loader, Loading},
     store::Shared,
     writer::{Job, Writer},
 };
-use crate::{Entry, Error, ErrorKind, Keyspace, Result, Resumed, Staging, WriteBatch};
+use crate::{Entry, Error, ErrorKind, Keyspace, Result, Resumed, Rows, Staging, WriteBatch};
 
 /// A generation being loaded. Dropped unpublished, it is thrown away, or goes back to its
 /// last checkpoint.
 pub(super) struct EngineStaging<E: Engine> {
     shared: Arc<Shared<E>>,
     id: u64,
+    keyspaces: Vec<Keyspace>,
     loader: Option<Arc<Loader>>,
+    // What the loader was given and has not answered, oldest first.
+    ahead: VecDeque<(Keyspace, Waiter<Rows>)>,
+    // A call was begun and its end was not waited for.
+    is_torn: bool,
     resumable: Option<Resumable>,
 }
 
@@ -31,8 +40,6 @@ struct Resumable {
     marks: BTreeMap<Keyspace, Mark>,
     /// Whether a checkpoint outlives the drop.
     keep: bool,
-    /// A load or a checkpoint was begun and its end was not waited for.
-    is_torn: bool,
 }
 
 impl<E: Engine> EngineStaging<E> {
@@ -41,7 +48,10 @@ impl<E: Engine> EngineStaging<E> {
         Self {
             shared,
             id,
+            keyspaces: Vec::new(),
             loader: None,
+            ahead: VecDeque::new(),
+            is_torn: false,
             resumable: None,
         }
     }
@@ -56,6 +66,7 @@ impl<E: Engine> EngineStaging<E> {
         let begin = move |writer: &mut Writer<E>| writer.begin_staging(id, &asked, called.as_ref());
         let begun = self.shared.ask("begin_replace", begin).await?;
         self.loader = begun.loader;
+        self.keyspaces = keyspaces.to_vec();
         let layout = Arc::clone(&self.shared.core.layout.read());
         let mark = |keyspace: Keyspace| {
             let found = begun.checkpoint.as_ref().and_then(|it| it.mark(keyspace));
@@ -68,7 +79,6 @@ impl<E: Engine> EngineStaging<E> {
             name,
             marks: keyspaces.iter().map(|it| (*it, mark(*it))).collect(),
             keep: true,
-            is_torn: false,
         });
         Ok(begun.checkpoint.map(|it| it.point))
     }
@@ -78,12 +88,9 @@ impl<E: Engine> EngineStaging<E> {
         error.with_detail(detail)
     }
 
-    /// Begins a step of a resumable load: if it is not waited for, nobody knows what is in.
+    /// Begins a step: if its end is not waited for, nobody knows what is in.
     fn begin_step(&mut self, operation: &'static str) -> Result<()> {
-        let Some(resumable) = &mut self.resumable else {
-            return Ok(());
-        };
-        if std::mem::replace(&mut resumable.is_torn, true) {
+        if mem::replace(&mut self.is_torn, true) {
             return Err(self
                 .shared
                 .core
@@ -94,20 +101,21 @@ impl<E: Engine> EngineStaging<E> {
     }
 
     fn end_step(&mut self) {
-        if let Some(resumable) = &mut self.resumable {
-            resumable.is_torn = false;
-        }
+        self.is_torn = false;
     }
 
     /// A resumable load only ascends, so that a key says what came before it.
-    fn check_order(&self, keyspace: Keyspace, entries: &[Entry]) -> Result<()> {
+    fn check_order<'a>(
+        &'a self,
+        keyspace: Keyspace,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<()> {
         let Some(resumable) = &self.resumable else {
             return Ok(());
         };
         let mark = resumable.marks.get(&keyspace);
-        let last = mark.and_then(|it| it.last.as_ref());
-        let keys = last.into_iter().chain(entries.iter().map(|it| &it.key));
-        if keys.is_sorted_by(|a, b| a < b) {
+        let last = mark.and_then(|it| it.last.as_deref());
+        if last.into_iter().chain(keys).is_sorted_by(|a, b| a < b) {
             return Ok(());
         }
         Err(self.invalid(
@@ -124,22 +132,38 @@ impl<E: Engine> EngineStaging<E> {
         }
     }
 
-    async fn load_rows(&self, keyspace: Keyspace, entries: Vec<Entry>, bytes: usize) -> Result<()> {
-        let Some(loader) = &self.loader else {
-            return self.write(keyspace, entries, bytes).await;
-        };
-        let load = move |loading: &mut Loading<'_>| loading.load(keyspace, entries);
-        let plain = self.order(loader, "load", load).await?;
-        if plain.is_empty() {
-            return Ok(());
+    /// Gives rows to the loader's thread and waits until at most `ahead` loads are not in.
+    async fn hand_over(&mut self, keyspace: Keyspace, rows: Rows, ahead: usize) -> Result<()> {
+        if let Some(loader) = &self.loader {
+            // Else they were refused.
+            let ascend = self.resumable.is_some();
+            let load = move |loading: &mut Loading<'_>| match ahead {
+                0 => loading.load(keyspace, rows, ascend),
+                _ => loading.load_ahead(keyspace, rows, ascend),
+            };
+            let waiter = self.order(loader, "load", load);
+            self.ahead.push_back((keyspace, waiter));
         }
-        self.write(keyspace, plain, bytes).await
+        self.settle(ahead).await
+    }
+
+    /// Waits until at most `ahead` loads are not in.
+    async fn settle(&mut self, ahead: usize) -> Result<()> {
+        while self.ahead.len() > ahead
+            && let Some((keyspace, waiter)) = self.ahead.pop_front()
+        {
+            let plain = waiter.wait().await?;
+            for entries in plain.batches() {
+                self.write(keyspace, entries).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn record(&self, mut checkpoint: Checkpoint) -> Result<()> {
         if let Some(loader) = &self.loader {
             let settle = |loading: &mut Loading<'_>| loading.checkpoint();
-            for (keyspace, files) in self.order(loader, "checkpoint", settle).await? {
+            for (keyspace, files) in self.order(loader, "checkpoint", settle).wait().await? {
                 if let Some(mark) = checkpoint.marks.get_mut(keyspace.name()) {
                     mark.files = files;
                 }
@@ -153,20 +177,21 @@ impl<E: Engine> EngineStaging<E> {
             .await
     }
 
-    /// Runs `order` on the loader's thread.
-    async fn order<T: Send + 'static>(
+    /// Has `order` run on the loader's thread.
+    fn order<T: Send + 'static>(
         &self,
         loader: &Loader,
         operation: &'static str,
         order: impl FnOnce(&mut Loading<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
+    ) -> Waiter<T> {
         let (answer, waiter) = Answer::new(self.shared.core.name, operation);
         loader.send(move |loading| answer.send(loading.run(operation, order)));
-        waiter.wait().await
+        waiter
     }
 
     /// Writes rows as a batch.
-    async fn write(&self, keyspace: Keyspace, entries: Vec<Entry>, bytes: usize) -> Result<()> {
+    async fn write(&self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
+        let bytes: usize = entries.iter().map(|it| it.key.len() + it.value.len()).sum();
         // An empty load costs something too.
         let permit = self.shared.core.room(bytes + 1, "load").await?;
         self.shared
@@ -178,28 +203,45 @@ impl<E: Engine> EngineStaging<E> {
     }
 
     /// A load has the limits of a batch, so that a loaded entry can be written again.
-    fn check_entries(&self, entries: &[Entry]) -> Result<usize> {
-        let invalid = |detail: String| self.invalid("load", detail);
-        let bytes = entries.iter().map(|it| it.key.len() + it.value.len()).sum();
+    fn check_entries(&self, entries: &[Entry]) -> Result<()> {
+        let bytes: usize = entries.iter().map(|it| it.key.len() + it.value.len()).sum();
         if entries.len() > WriteBatch::KEYS_MAX || bytes > WriteBatch::BYTES_MAX {
-            return Err(invalid(format!(
-                "{} entries of {bytes} bytes, the limits are {} and {}: split them",
-                entries.len(),
-                WriteBatch::KEYS_MAX,
-                WriteBatch::BYTES_MAX
-            )));
+            return Err(self.invalid(
+                "load",
+                format!(
+                    "{} entries of {bytes} bytes, the limits are {} and {}: split them",
+                    entries.len(),
+                    WriteBatch::KEYS_MAX,
+                    WriteBatch::BYTES_MAX
+                ),
+            ));
         }
-        match entries
-            .iter()
-            .find(|it| it.key.len() > WriteBatch::KEY_BYTES_MAX)
-        {
-            None => Ok(bytes),
-            Some(entry) => Err(invalid(format!(
-                "a key has {} bytes, the limit is {}",
-                entry.key.len(),
-                WriteBatch::KEY_BYTES_MAX
-            ))),
+        self.check_keys(entries.iter().map(|it| it.key.as_ref()))
+    }
+
+    fn check_keys<'a>(&self, mut keys: impl Iterator<Item = &'a [u8]>) -> Result<()> {
+        match keys.find(|it| it.len() > WriteBatch::KEY_BYTES_MAX) {
+            None => Ok(()),
+            Some(key) => {
+                let (length, max) = (key.len(), WriteBatch::KEY_BYTES_MAX);
+                let detail = format!("a key has {length} bytes, the limit is {max}");
+                Err(self.invalid("load", detail))
+            }
         }
+    }
+
+    /// As many rows as there are, each of which a batch could carry.
+    fn check_rows(&self, keyspace: Keyspace, rows: &Rows) -> Result<()> {
+        if !self.keyspaces.contains(&keyspace) {
+            return Err(self.invalid("load", format!("keyspace {keyspace} is not staged")));
+        }
+        let mut sizes = rows.iter().map(|(key, value)| key.len() + value.len());
+        if let Some(bytes) = sizes.find(|it| *it > WriteBatch::BYTES_MAX) {
+            let max = WriteBatch::BYTES_MAX;
+            let detail = format!("a row has {bytes} bytes, the limit is {max}");
+            return Err(self.invalid("load", detail));
+        }
+        self.check_keys(rows.iter().map(|(key, _)| key))
     }
 }
 
@@ -226,11 +268,33 @@ impl<E: Engine> Drop for EngineStaging<E> {
 #[async_trait]
 impl<E: Engine> Staging for EngineStaging<E> {
     async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
-        let bytes = self.check_entries(&entries)?;
-        self.check_order(keyspace, &entries)?;
+        self.check_entries(&entries)?;
+        self.check_order(keyspace, entries.iter().map(|it| it.key.as_ref()))?;
         self.begin_step("load")?;
         let last = entries.last().map(|it| it.key.clone());
-        let loaded = self.load_rows(keyspace, entries, bytes).await;
+        let loaded = match &self.loader {
+            Some(_) => self.hand_over(keyspace, entries.into(), 0).await,
+            None => self.write(keyspace, entries).await,
+        };
+        self.end_step();
+        loaded?;
+        self.set_last(keyspace, last);
+        Ok(())
+    }
+
+    async fn load_rows(&mut self, keyspace: Keyspace, rows: Rows) -> Result<()> {
+        if self.loader.is_none() {
+            for entries in rows.batches() {
+                self.load(keyspace, entries).await?;
+            }
+            return Ok(());
+        }
+        self.check_rows(keyspace, &rows)?;
+        self.check_order(keyspace, rows.iter().map(|(key, _)| key))?;
+        self.begin_step("load")?;
+        // A copy, which keeps no rows in memory.
+        let last = rows.last().map(|(key, _)| Bytes::copy_from_slice(key));
+        let loaded = self.hand_over(keyspace, rows, 1).await;
         self.end_step();
         loaded?;
         self.set_last(keyspace, last);
@@ -259,7 +323,10 @@ impl<E: Engine> Staging for EngineStaging<E> {
                 .collect(),
         };
         self.begin_step("checkpoint")?;
-        let recorded = self.record(checkpoint).await;
+        let recorded = match self.settle(0).await {
+            Ok(()) => self.record(checkpoint).await,
+            Err(error) => Err(error),
+        };
         self.end_step();
         recorded
     }
@@ -270,12 +337,14 @@ impl<E: Engine> Staging for EngineStaging<E> {
         }
     }
 
-    async fn publish(self: Box<Self>) -> Result<()> {
+    async fn publish(mut self: Box<Self>) -> Result<()> {
+        self.begin_step("publish")?;
+        self.settle(0).await?;
         let Some(loader) = &self.loader else {
             return self.shared.ask("publish", Writer::publish_staging).await;
         };
         let finish = |loading: &mut Loading<'_>| loading.finish_all();
-        let plain = self.order(loader, "publish", finish).await?;
+        let plain = self.order(loader, "publish", finish).wait().await?;
         self.shared
             .ask("publish", move |writer| {
                 writer.load_plain(plain)?;

@@ -14,7 +14,7 @@ use rocksdb::{IngestExternalFileOptions, IteratorMode, Options, SstFileWriter};
 
 use super::{Database, NAME, error, family};
 use crate::{
-    Entry, Error, ErrorKind, Result,
+    Error, ErrorKind, Result, Rows,
     backend::{
         engine::{BulkLoader, Space},
         folder::sync_folder,
@@ -60,11 +60,11 @@ impl<'a> RocksBulk<'a> {
 }
 
 impl BulkLoader for RocksBulk<'_> {
-    fn load(&mut self, space: &Space, rows: &[Entry]) -> Result<()> {
+    fn load(&mut self, space: &Space, rows: &Rows) -> Result<()> {
         let options = self.options;
         let files = self.files(space)?;
-        for row in rows {
-            files.put(options, row)?;
+        for (key, value) in rows.iter() {
+            files.put(options, key, value)?;
         }
         files.close_if_full()
     }
@@ -111,7 +111,7 @@ impl<'a> Files<'a> {
         })
     }
 
-    fn put(&mut self, options: &'a Options, row: &Entry) -> Result<()> {
+    fn put(&mut self, options: &'a Options, key: &[u8], value: &[u8]) -> Result<()> {
         let (writer, _) = match &mut self.open {
             Some(open) => open,
             closed => {
@@ -121,7 +121,7 @@ impl<'a> Files<'a> {
                 closed.insert((writer, path))
             }
         };
-        writer.put(&row.key, &row.value).map_err(error::load_failed)
+        writer.put(key, value).map_err(error::load_failed)
     }
 
     /// Asked after a load and not after a row, of which it would be a sixth of the cost.

@@ -1,8 +1,8 @@
 //! What one scan of a snapshot returns, in one piece of memory.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
-use crate::{Entry, Scan};
+use crate::{Rows, Scan};
 
 // What a page of a few entries takes at first.
 const PAGE_BYTES: usize = 16 << 10;
@@ -17,11 +17,17 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    pub(super) fn new(scan: &'a Scan) -> Self {
+    /// A page of `scan`, after the page `before` of the same walk if there is one.
+    pub(super) fn new(scan: &'a Scan, before: Option<Spent>) -> Self {
+        // A page like the last one, unless this scan asks for less.
+        let before = before.filter(|it| it.rows / 2 <= scan.entries_max);
+        let before = before.filter(|it| it.bytes.len() / 2 <= scan.bytes_max);
+        let (bytes, rows) = before.map_or((None, 0), |it| (it.bytes.into(), it.rows));
         Self {
             scan,
-            bytes: BytesMut::with_capacity(PAGE_BYTES),
-            ends: Vec::new(),
+            bytes: bytes.map_or_else(|| BytesMut::with_capacity(PAGE_BYTES), again),
+            // The last row goes over the limit of bytes.
+            ends: Vec::with_capacity(rows + rows / 16),
         }
     }
 
@@ -39,15 +45,42 @@ impl<'a> Page<'a> {
         self.ends.push((key_end, self.bytes.len()));
     }
 
-    pub(super) fn finish(self) -> Vec<Entry> {
-        let mut rest = self.bytes.freeze();
+    pub(super) fn finish(self) -> Rows {
+        let mut rows = Rows::within(self.bytes.freeze(), self.ends.len());
         let mut start = 0;
-        let entry = |(key_end, end): (usize, usize)| {
-            let key = rest.split_to(key_end - start);
-            let value = rest.split_to(end - key_end);
+        for (key_end, end) in self.ends {
+            let fits = rows.push(start, key_end - start, end - key_end);
+            debug_assert!(fits, "a page is smaller than 4 GiB");
             start = end;
-            Entry { key, value }
-        };
-        self.ends.into_iter().map(entry).collect()
+        }
+        rows
+    }
+}
+
+/// What a page was, for the next one.
+pub(super) struct Spent {
+    bytes: Bytes,
+    rows: usize,
+}
+
+impl Spent {
+    pub(super) fn of(page: &Rows) -> Self {
+        Self {
+            bytes: page.bytes().clone(),
+            rows: page.len(),
+        }
+    }
+}
+
+/// Takes the memory of a page again that nobody reads any more: it is several times faster
+/// than fresh one, which the system hands out page by page and clears.
+fn again(spent: Bytes) -> BytesMut {
+    let length = spent.len();
+    match spent.try_into_mut() {
+        Ok(mut bytes) if bytes.capacity() / 2 <= length => {
+            bytes.clear();
+            bytes
+        }
+        _ => BytesMut::with_capacity(length + length / 16),
     }
 }

@@ -20,9 +20,13 @@ use std::{
 use bytes::Bytes;
 use rocksdb::DBRawIteratorWithThreadMode;
 
-use super::{Database, NAME, family, page::Page, read_options};
+use super::{
+    Database, NAME, family,
+    page::{Page, Spent},
+    read_options,
+};
 use crate::{
-    Direction, Entry, Error, ErrorKind, Result, Scan,
+    Direction, Entry, Error, ErrorKind, Result, Rows, Scan,
     backend::{
         engine::{EngineSnapshot, Space},
         rocksdb::error,
@@ -36,12 +40,12 @@ const READAHEAD_BYTES: usize = 1 << 20;
 // reader that comes to a stop must not.
 const WALK_IDLE_MAX: Duration = Duration::from_secs(1);
 
-type Rows<'a> = DBRawIteratorWithThreadMode<'a, Database>;
+type Cursor<'a> = DBRawIteratorWithThreadMode<'a, Database>;
 type View<'a> = rocksdb::SnapshotWithThreadMode<'a, Database>;
 
 enum Request {
     Get(Space, Bytes, Sender<Result<Option<Bytes>>>),
-    Scan(Space, Scan, Sender<Result<Vec<Entry>>>),
+    Scan(Space, Scan, Sender<Result<Rows>>),
 }
 
 /// The handle of the thread.
@@ -125,35 +129,35 @@ fn read_range<'a>(
     space: &Space,
     scan: &Scan,
     walk: &mut Option<Walk<'a>>,
-) -> Result<Vec<Entry>> {
+) -> Result<Rows> {
     let earlier = walk.take().filter(|it| it.goes_on(space, scan));
-    let mut rows = match earlier {
-        Some(earlier) => earlier.rows,
-        None => begin(database, snapshot, space, scan)?,
+    let (mut cursor, before) = match earlier {
+        Some(earlier) => (earlier.cursor, Some(earlier.page)),
+        None => (begin(database, snapshot, space, scan)?, None),
     };
-    let mut page = Page::new(scan);
+    let mut page = Page::new(scan, before);
     while !page.is_full() {
-        let Some((key, value)) = rows.item() else {
+        let Some((key, value)) = cursor.item() else {
             break;
         };
         page.add(key, value);
         match scan.direction {
-            Direction::Forward => rows.next(),
-            Direction::Backward => rows.prev(),
+            Direction::Forward => cursor.next(),
+            Direction::Backward => cursor.prev(),
         }
     }
-    rows.status().map_err(error::read_failed)?;
-    let entries = page.finish();
-    *walk = (entries.last())
-        .filter(|_| scan.direction == Direction::Forward && rows.valid())
-        .map(|last| Walk {
+    cursor.status().map_err(error::read_failed)?;
+    let rows = page.finish();
+    *walk = (rows.last())
+        .filter(|_| scan.direction == Direction::Forward && cursor.valid())
+        .map(|(last, _)| Walk {
             space: space.clone(),
             end: scan.end.clone(),
-            // A copy, which keeps no page in memory.
-            last: Bytes::copy_from_slice(&last.key),
-            rows,
+            last: Bytes::copy_from_slice(last),
+            page: Spent::of(&rows),
+            cursor,
         });
-    Ok(entries)
+    Ok(rows)
 }
 
 fn begin<'a>(
@@ -161,17 +165,17 @@ fn begin<'a>(
     snapshot: &'a View<'_>,
     space: &Space,
     scan: &Scan,
-) -> Result<Rows<'a>> {
+) -> Result<Cursor<'a>> {
     let (mut options, _) = read_options(scan);
     // Whoever reads a snapshot reads it once and in order: what others want stays cached.
     options.fill_cache(false);
     options.set_readahead_size(READAHEAD_BYTES);
-    let mut rows = snapshot.raw_iterator_cf_opt(&family(database, space)?, options);
+    let mut cursor = snapshot.raw_iterator_cf_opt(&family(database, space)?, options);
     match scan.direction {
-        Direction::Forward => rows.seek_to_first(),
-        Direction::Backward => rows.seek_to_last(),
+        Direction::Forward => cursor.seek_to_first(),
+        Direction::Backward => cursor.seek_to_last(),
     }
-    Ok(rows)
+    Ok(cursor)
 }
 
 /// An iterator behind the last row of a page.
@@ -179,7 +183,8 @@ struct Walk<'a> {
     space: Space,
     end: Option<Bytes>,
     last: Bytes,
-    rows: Rows<'a>,
+    page: Spent,
+    cursor: Cursor<'a>,
 }
 
 impl Walk<'_> {
@@ -220,6 +225,10 @@ impl EngineSnapshot for RocksSnapshot {
     }
 
     fn scan(&self, space: &Space, scan: &Scan) -> Result<Vec<Entry>> {
+        Ok(self.rows(space, scan)?.entries().collect())
+    }
+
+    fn rows(&self, space: &Space, scan: &Scan) -> Result<Rows> {
         self.ask(|answer| Request::Scan(space.clone(), scan.clone(), answer))
     }
 }

@@ -183,7 +183,8 @@ pub async fn the_later_load_of_a_key_wins<F: StoreFactory>(kit: &Kit<F>) {
 
 /// A load of some megabytes is published whole, also where its keys go back in the middle.
 // Catches: sorted files that end at the first key that goes back, rows held in memory until
-// the files began and forgotten then, an empty keyspace without a file.
+// the files began and forgotten then, an empty keyspace without a file, a load that comes in
+// after a later one.
 pub async fn a_large_load_in_any_order_is_published_whole<F: StoreFactory>(kit: &Kit<F>) {
     const ROWS: u32 = 120;
     const STEP: usize = 20;
@@ -200,15 +201,19 @@ pub async fn a_large_load_in_any_order_is_published_whole<F: StoreFactory>(kit: 
     let mut expected: Vec<_> = (0..ROWS).map(|key| row(2 * key, 1)).collect();
     let mut staging = begin(&store, &[A, B, C]).await;
     load(&mut staging, B, entries(["few"])).await;
-    for rows in expected.chunks(STEP) {
-        load(&mut staging, A, rows.to_vec()).await;
+    for (step, rows) in expected.chunks(STEP).enumerate() {
+        match step % 3 {
+            0 => load(&mut staging, A, rows.to_vec()).await,
+            _ => load_rows(&mut staging, A, rows.to_vec()).await,
+        }
     }
     load(&mut staging, B, entries(["more"])).await;
     // Over a row that is there, between two that are, and on.
     let late = [row(2, 2), row(3, 2), row(2 * ROWS, 2)];
-    load(&mut staging, A, vec![late[2].clone(), late[0].clone()]).await;
+    load_rows(&mut staging, A, vec![row(2, 4), late[2].clone()]).await;
+    load_rows(&mut staging, A, vec![late[0].clone()]).await;
     load(&mut staging, A, vec![late[1].clone()]).await;
-    load(&mut staging, A, vec![row(2 * ROWS + 1, 3)]).await;
+    load_rows(&mut staging, A, vec![row(2 * ROWS + 1, 3)]).await;
     publish(staging).await;
 
     expected[1] = late[0].clone();
@@ -249,11 +254,28 @@ pub async fn a_wrong_load_is_refused<F: StoreFactory>(kit: &Kit<F>) {
     publish(staging).await;
     assert_eq!(all(&store, A).await, entries(["right"]));
     assert_eq!(all(&store, B).await, []);
+    let long_key = vec![b'k'; WriteBatch::KEY_BYTES_MAX + 1];
+    let too_big = vec![0; WriteBatch::BYTES_MAX + 1];
+    for (keyspace, row) in [
+        (B, entry("k", "")),
+        (A, entry(long_key, "")),
+        (A, entry("k", too_big)),
+    ] {
+        let mut staging = begin(&store, &[A]).await;
+        let loaded = staging.load_rows(keyspace, vec![row].into()).await;
+        refused(loaded, ErrorKind::Invalid);
+        staging.abort().await.expect("it is thrown away");
+    }
 }
 
 pub(super) async fn begin<S: Store>(store: &S, keyspaces: &[Keyspace]) -> Box<dyn Staging> {
     let staging = store.begin_replace(keyspaces).await;
     staging.expect("a staging is opened")
+}
+
+async fn load_rows(staging: &mut Box<dyn Staging>, keyspace: Keyspace, rows: Vec<Entry>) {
+    let loaded = staging.load_rows(keyspace, rows.into()).await;
+    loaded.expect("rows are loaded");
 }
 
 pub(super) async fn load(staging: &mut Box<dyn Staging>, keyspace: Keyspace, rows: Vec<Entry>) {

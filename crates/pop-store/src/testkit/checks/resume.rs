@@ -117,8 +117,11 @@ pub async fn a_resumable_load_takes_rows_in_order_alone<F: StoreFactory>(kit: &K
     let mut resumed = resume(&store, &[A, B], "name").await;
     let wrong = [vec!["b", "a"], vec!["a", "a"]];
     for keys in wrong {
-        let rows = keys.iter().map(|key| entry(key, "")).collect();
+        let rows: Vec<_> = keys.iter().map(|key| entry(key, "")).collect();
+        let in_one_piece = rows.clone().into();
         refused(resumed.staging.load(A, rows).await, ErrorKind::Invalid);
+        let loaded = resumed.staging.load_rows(A, in_one_piece).await;
+        refused(loaded, ErrorKind::Invalid);
     }
     load(&mut resumed.staging, A, entries(["b", "c"])).await;
     load(&mut resumed.staging, B, entries(["a"])).await;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{script::Call, store::Shared};
-use crate::{Entry, Estimate, Keyspace, Result, Scan, Snapshot, Staging, Store};
+use crate::{Entry, Estimate, Keyspace, Result, Rows, Scan, Snapshot, Staging, Store};
 
 #[derive(Debug)]
 pub(super) struct FaultSnapshot<S> {
@@ -30,6 +30,11 @@ impl<S: Store> Snapshot for FaultSnapshot<S> {
         // Nobody depends on it.
         self.inner.estimate(keyspace).await
     }
+
+    async fn rows(&self, keyspace: Keyspace, scan: Scan) -> Result<Rows> {
+        let act = |_| self.inner.rows(keyspace, scan);
+        self.shared.call(Call::Scan, "snapshot scan", act).await
+    }
 }
 
 #[derive(Debug)]
@@ -43,6 +48,12 @@ impl<S: Store> Staging for FaultStaging<S> {
     async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
         let Self { shared, inner } = self;
         let act = |_| inner.load(keyspace, entries);
+        shared.call(Call::Load, "load", act).await
+    }
+
+    async fn load_rows(&mut self, keyspace: Keyspace, rows: Rows) -> Result<()> {
+        let Self { shared, inner } = self;
+        let act = |_| inner.load_rows(keyspace, rows);
         shared.call(Call::Load, "load", act).await
     }
 

@@ -108,6 +108,25 @@ async fn a_loader_that_fails_or_panics_ends_the_load_and_nothing_else() {
     }
 }
 
+/// Mutants: hand rows over and wait for none; forget how those before fared.
+#[tokio::test]
+async fn rows_that_fail_behind_their_answer_are_told_by_the_next_call_and_never_published() {
+    for fault in [Fault::Refuse, Fault::Fail, Fault::Panic] {
+        let disk: Arc<Disk> = Arc::default();
+        let store = open_bulk(&disk);
+        store.write(put("old", "1"), Synced).await.unwrap();
+        let mut staging = store.begin_replace(&[A]).await.unwrap();
+        load(&mut staging, 0..20).await.unwrap();
+        *disk.bulk_fault.lock() = Some(fault);
+        staging.load_rows(A, rows(20..22).into()).await.unwrap();
+        let told = staging.load_rows(A, rows(22..24).into()).await;
+        assert!(told.is_err(), "of the rows before");
+        let error = staging.publish().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(store.get(A, b"old").await.unwrap(), Some(bytes("1")));
+    }
+}
+
 #[tokio::test]
 async fn a_finish_that_fails_leaves_the_old_content() {
     for fault in [Fault::Refuse, Fault::Panic] {

@@ -15,7 +15,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::super::{BulkLoader, Changes, Engine, EngineStore, OpenOptions, Space};
-use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Keyspace, Result, Scan, WriteBatch};
+use crate::{
+    Capabilities, Direction, Entry, Error, ErrorKind, Keyspace, Result, Rows, Scan, WriteBatch,
+};
 
 pub(super) const A: Keyspace = Keyspace::new("a");
 pub(super) const B: Keyspace = Keyspace::new("b");
@@ -282,13 +284,13 @@ impl Engine for FakeEngine {
 struct FakeBulk<'a>(&'a Disk);
 
 impl BulkLoader for FakeBulk<'_> {
-    fn load(&mut self, space: &Space, rows: &[Entry]) -> Result<()> {
+    fn load(&mut self, space: &Space, rows: &Rows) -> Result<()> {
         Disk::meet(&self.0.bulk_fault)?;
         let mut aside = self.0.aside.lock();
         let map = aside.entry(space.clone()).or_default();
-        for row in rows {
+        for row in rows.entries() {
             assert!(map.range(row.key.clone()..).next().is_none(), "in order");
-            map.insert(row.key.clone(), row.value.clone());
+            map.insert(row.key, row.value);
         }
         Ok(())
     }
