@@ -57,7 +57,7 @@ impl Digest {
     pub(crate) fn add_to(&mut self, seed: u64, entry: &Entry) {
         let mut row =
             BytesMut::with_capacity(rows::ROW_HEAD_BYTES + entry.key.len() + entry.value.len());
-        rows::put_row(&mut row, entry);
+        rows::put_row(&mut row, &entry.key, &entry.value);
         self.add_encoded(seed, &row, entry.key.len() + entry.value.len());
     }
 

@@ -7,7 +7,7 @@ use pop_store::{Estimate, Keyspace, Scan, Snapshot};
 use crate::{
     Digest, ErrorKind, Failure, Position, Resume,
     digest::{above, seed},
-    frame::Row,
+    frame::Part,
     machine::sender::Counted,
 };
 
@@ -50,17 +50,16 @@ impl Cursor {
     }
 
     /// The next rows, about `bytes_max` of them; none at the end.
-    pub(crate) async fn read(&mut self, bytes_max: usize) -> Result<Vec<Row>, Failure> {
+    pub(crate) async fn read(&mut self, bytes_max: usize) -> Result<Vec<Part>, Failure> {
         let failed =
             |it| Failure::of_store(ErrorKind::PeerAborted(crate::AbortCode::SourceError), it);
         while let Some(keyspace) = self.keyspaces.get(usize::from(self.place)) {
             let scan = self.scan.clone().with_bytes_max(bytes_max);
-            let entries = self.snapshot.scan(*keyspace, scan).await.map_err(failed)?;
-            if let Some(last) = entries.last() {
-                self.scan.start = above(&last.key);
+            let rows = self.snapshot.rows(*keyspace, scan).await.map_err(failed)?;
+            if let Some((last, _)) = rows.last() {
+                self.scan.start = above(last);
                 let keyspace = self.place;
-                let row = |entry| Row { keyspace, entry };
-                return Ok(entries.into_iter().map(row).collect());
+                return Ok(vec![Part { keyspace, rows }]);
             }
             self.place += 1;
             self.scan = Scan::all().with_entries_max(ROWS_MAX);
@@ -70,13 +69,13 @@ impl Cursor {
 
     /// Counts the next rows up to a resumed start, and goes behind that once they are all.
     pub(crate) async fn count(&mut self, resume: &Resume) -> Result<Counted, Failure> {
-        let rows = self.read(COUNTED_BYTES).await?;
-        let first = rows
+        let parts = self.read(COUNTED_BYTES).await?;
+        let first = parts
             .first()
             .and_then(|it| self.keyspaces.get(usize::from(it.keyspace)));
         let seed = first.map(|it| seed(it.name())).unwrap_or_default();
-        let mut all = rows.is_empty();
-        for row in &rows {
+        let mut all = parts.is_empty();
+        for row in parts.iter().flat_map(Part::rows) {
             let position = Position {
                 keyspace: row.keyspace,
                 key: row.entry.key.clone(),

@@ -6,11 +6,11 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use pop_store::{Entry, Error, Keyspace, Outcome, Scan, Staging, Store, WriteBatch};
+use pop_store::{Entry, Error, Keyspace, Outcome, Scan, Staging, Store};
 
 use crate::{
     ErrorKind, Failure, Resume, Seal, SnapshotId, SnapshotRef, Switch, digest::above, fence,
-    frame::Row,
+    frame::Part,
 };
 
 mod point;
@@ -220,24 +220,16 @@ impl Load {
     /// Loads rows; behind them everything is to outlive the process, where the store can.
     pub(crate) async fn rows(
         &mut self,
-        rows: Vec<Row>,
+        parts: Vec<Part>,
         point: Option<Resume>,
     ) -> Result<(), Failure> {
-        let room = WriteBatch::KEYS_MAX.min(rows.len());
-        let (mut batch, mut bytes, mut place) = (Vec::with_capacity(room), 0, None);
-        for row in rows {
-            let size = row.entry.key.len() + row.entry.value.len();
-            let full = batch.len() == WriteBatch::KEYS_MAX || bytes + size > WriteBatch::BYTES_MAX;
-            if place != Some(row.keyspace) || full {
-                let full = std::mem::replace(&mut batch, Vec::with_capacity(room));
-                self.entries(place, full).await?;
-                bytes = 0;
+        for part in parts {
+            let keyspace = self.keyspaces.get(usize::from(part.keyspace));
+            if let (Some(staging), Some(keyspace)) = (&mut self.staging, keyspace) {
+                let loaded = staging.load_rows(*keyspace, part.rows).await;
+                loaded.map_err(|it| Failure::of_store(ErrorKind::Staging, it))?;
             }
-            place = Some(row.keyspace);
-            bytes += size;
-            batch.push(row.entry);
         }
-        self.entries(place, batch).await?;
         match point {
             Some(point) if self.target.store.capabilities().resumable_replace => {
                 self.checkpoint(&point).await
@@ -252,17 +244,6 @@ impl Load {
         };
         let made = staging.checkpoint(point::encode(point)).await;
         made.map_err(|it| Failure::of_store(ErrorKind::Staging, it))
-    }
-
-    async fn entries(&mut self, place: Option<u16>, entries: Vec<Entry>) -> Result<(), Failure> {
-        let Some(keyspace) = place
-            .and_then(|it| self.keyspaces.get(usize::from(it)))
-            .copied()
-        else {
-            return Ok(());
-        };
-        let loaded = self.load(keyspace, entries).await;
-        loaded.map_err(|it| Failure::of_store(ErrorKind::Staging, it))
     }
 
     async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use kv_restore::{
     AbortCode, Digest, ErrorKind, Failure,
-    frame::{Body, Frame, Row},
+    frame::{Body, Frame, Part, Row},
     machine::{
         Now, Sender,
         sender::{Action, Counted, Event as Did, Request},
@@ -260,7 +260,7 @@ impl World {
             }
             Answer::Read(Ok(()), bytes) => {
                 let rows = read(dump, bytes);
-                self.dump_on(n, Did::Read(Ok(rows)));
+                self.dump_on(n, Did::Read(Ok(Part::of(&rows))));
             }
             Answer::Read(Err(failure), _) => self.dump_on(n, Did::Read(Err(failure))),
             Answer::Charged => self.dump_on(n, Did::Charged),

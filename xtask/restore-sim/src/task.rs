@@ -9,7 +9,7 @@ use crate::{
 };
 use kv_restore::{
     Asked, ErrorKind, Failure, Phase, Request, Resume, Seal, SnapshotRef, Stop, Switch,
-    frame::{Body, Row},
+    frame::{Body, Part, Row},
     machine::{
         Now, Receiver,
         receiver::{Action, Event as Did, Installed, Opening},
@@ -155,7 +155,10 @@ impl World {
                 }
             }
             Action::Charge(_) => self.under_way(n, Duration::from_millis(1), Answer::Charged),
-            Action::Load { rows, point } => self.load(n, rows, point),
+            Action::Load { rows, point } => {
+                let rows = rows.iter().flat_map(Part::rows);
+                self.load(n, rows.collect(), point);
+            }
             Action::Commit(seal) => self.commit(n, seal),
             Action::Finish(outcome) => self.task_ends(n, outcome),
             Action::Hangup => {

@@ -14,7 +14,7 @@ use crate::{
     Admission, Digest, Failure, Limiter,
     admission::Permit,
     dumper::Watched,
-    frame::Row,
+    frame::Part,
     machine::{
         Sender,
         sender::{Action, Counted, Event},
@@ -41,7 +41,7 @@ pub(crate) struct Ports {
 enum Answer {
     Opened(Option<(Permit, Cursor, Counted, Option<Estimate>)>),
     Counted(Cursor, Result<Counted, Failure>),
-    Read(Cursor, Result<Vec<Row>, Failure>),
+    Read(Cursor, Result<Vec<Part>, Failure>),
     Charged,
 }
 

@@ -31,6 +31,14 @@ mod kind {
 ///
 /// [`FrameError::TooBig`] for a body that no reader would take; nothing is appended.
 pub fn encode(frame: &Frame, into: &mut BytesMut) -> Result<(), FrameError> {
+    let rows = encode_all_but_rows(frame, into)?;
+    into.put_slice(&rows);
+    Ok(())
+}
+
+/// Appends a frame but for the rows that end it, which are given back: they need not be
+/// copied.
+pub(crate) fn encode_all_but_rows(frame: &Frame, into: &mut BytesMut) -> Result<Bytes, FrameError> {
     let start = into.len();
     into.put_slice(&MAGIC);
     into.put_u8(VERSION);
@@ -39,7 +47,11 @@ pub fn encode(frame: &Frame, into: &mut BytesMut) -> Result<(), FrameError> {
     into.put_u32(frame.stream.attempt);
     into.put_u64(0);
     put_body(into, &frame.body);
-    let length = into.len() - start - HEAD_BYTES;
+    let rows = match &frame.body {
+        Body::Chunk { rows, .. } => rows.clone(),
+        _ => Bytes::new(),
+    };
+    let length = into.len() - start - HEAD_BYTES + rows.len();
     if length > BODY_BYTES_MAX {
         into.truncate(start);
         return Err(FrameError::TooBig(
@@ -49,8 +61,9 @@ pub fn encode(frame: &Frame, into: &mut BytesMut) -> Result<(), FrameError> {
     let length = u32::try_from(length).unwrap_or(u32::MAX);
     overwrite(into, start + SUMMED_BYTES - 4, length);
     let sum = checksum(into.get(start..).unwrap_or_default());
+    let sum = crc32c::crc32c_append(sum, &rows);
     overwrite(into, start + SUMMED_BYTES, sum);
-    Ok(())
+    Ok(rows)
 }
 
 fn overwrite(into: &mut BytesMut, at: usize, number: u32) {
@@ -126,6 +139,7 @@ fn kind_of(body: &Body) -> u8 {
     }
 }
 
+/// All of it but the rows of a chunk.
 fn put_body(into: &mut BytesMut, body: &Body) {
     match body {
         Body::Pull {
@@ -145,10 +159,9 @@ fn put_body(into: &mut BytesMut, body: &Body) {
                 put_estimate(into, about);
             }
         }
-        Body::Chunk { seq, rows, crc } => {
+        Body::Chunk { seq, crc, .. } => {
             into.put_u64(*seq);
             into.put_u32(*crc);
-            into.put_slice(rows);
         }
         Body::End { seq, totals } => {
             into.put_u64(*seq);

@@ -18,8 +18,9 @@ use pop_store::Estimate;
 use crate::{Digest, Resume, SnapshotId, SnapshotRef, StreamId};
 
 pub use code::AbortCode;
+pub(crate) use codec::encode_all_but_rows;
 pub use codec::{decode, encode};
-pub use rows::Row;
+pub use rows::{Part, Row};
 
 /// The version that this program speaks, and the only one.
 pub const VERSION: u8 = 1;

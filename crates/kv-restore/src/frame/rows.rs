@@ -1,7 +1,7 @@
 //! Rows as a chunk carries them: a count, then keyspace, lengths, key and value of each.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use pop_store::Entry;
+use pop_store::{Entry, Rows};
 
 use super::FrameError;
 use crate::digest::Digest;
@@ -21,16 +21,44 @@ pub struct Row {
     pub entry: Entry,
 }
 
-// The documentation says so.
-#[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Row>() == 72);
+/// Rows of one keyspace that come one behind the other.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Which of the snapshot's keyspaces.
+    pub keyspace: u16,
+    /// The rows.
+    pub rows: Rows,
+}
+
+impl Part {
+    /// Rows as parts: one for each stretch of the same keyspace.
+    #[must_use]
+    pub fn of(rows: &[Row]) -> Vec<Self> {
+        let stretches = rows.chunk_by(|a, b| a.keyspace == b.keyspace);
+        let part = |rows: &[Row]| {
+            let entries: Vec<_> = rows.iter().map(|it| it.entry.clone()).collect();
+            rows.first().map(|first| Self {
+                keyspace: first.keyspace,
+                rows: entries.into(),
+            })
+        };
+        stretches.filter_map(part).collect()
+    }
+
+    /// The rows one by one.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        let keyspace = self.keyspace;
+        let row = move |entry| Row { keyspace, entry };
+        self.rows.entries().map(row)
+    }
+}
 
 /// Writes the part of a row that its digest covers.
-pub(crate) fn put_row(into: &mut BytesMut, entry: &Entry) {
-    into.put_u32(length(&entry.key));
-    into.put_u32(length(&entry.value));
-    into.put_slice(&entry.key);
-    into.put_slice(&entry.value);
+pub(crate) fn put_row(into: &mut BytesMut, key: &[u8], value: &[u8]) {
+    into.put_u32(length(key));
+    into.put_u32(length(value));
+    into.put_slice(key);
+    into.put_slice(value);
 }
 
 // A length that does not fit belongs to no row that a store could hold; it is refused by
@@ -40,10 +68,10 @@ fn length(bytes: &[u8]) -> u32 {
 }
 
 /// How many bytes a chunk of these rows has.
-pub(crate) fn chunk_bytes(rows: &[Row]) -> usize {
+pub(crate) fn chunk_bytes(parts: &[Part]) -> usize {
     let each = KEYSPACE_BYTES + ROW_HEAD_BYTES;
-    let bytes = |row: &Row| each + row.entry.key.len() + row.entry.value.len();
-    COUNT_BYTES + rows.iter().map(bytes).sum::<usize>()
+    let bytes = |part: &Part| each * part.rows.len() + part.rows.byte_count();
+    COUNT_BYTES + parts.iter().map(bytes).sum::<usize>()
 }
 
 /// Collects the rows of one chunk.
@@ -54,21 +82,28 @@ pub(crate) struct RowsWriter {
 }
 
 impl RowsWriter {
-    /// Takes room for so many bytes, all of which are kept as long as the chunk is.
-    pub(crate) fn new(capacity: usize) -> Self {
-        let mut bytes = BytesMut::with_capacity(capacity);
+    /// Takes room for so many bytes, all of which are kept as long as the chunk is: that of an
+    /// earlier chunk of about this size, which is several times faster than fresh memory.
+    pub(crate) fn new(capacity: usize, spent: Option<BytesMut>) -> Self {
+        let room = capacity..=capacity + capacity / 8;
+        let spent = spent.filter(|it| room.contains(&it.capacity()));
+        let fresh = || BytesMut::with_capacity(capacity + capacity / 32);
+        let mut bytes = spent.unwrap_or_else(fresh);
+        bytes.clear();
         bytes.put_u32(0);
         Self { bytes, count: 0 }
     }
 
-    /// Adds a row, to the chunk and to the totals.
-    pub(crate) fn add(&mut self, row: &Row, seed: u64, totals: &mut Digest) {
-        self.bytes.put_u16(row.keyspace);
-        let start = self.bytes.len();
-        put_row(&mut self.bytes, &row.entry);
-        let bytes = row.entry.key.len() + row.entry.value.len();
-        totals.add_encoded(seed, self.bytes.get(start..).unwrap_or_default(), bytes);
-        self.count += 1;
+    /// Adds rows, to the chunk and to the totals; they are of the keyspace with this seed.
+    pub(crate) fn add(&mut self, part: &Part, seed: u64, totals: &mut Digest) {
+        for (key, value) in part.rows.iter() {
+            self.bytes.put_u16(part.keyspace);
+            let start = self.bytes.len();
+            put_row(&mut self.bytes, key, value);
+            let row = self.bytes.get(start..).unwrap_or_default();
+            totals.add_encoded(seed, row, key.len() + value.len());
+            self.count += 1;
+        }
     }
 
     pub(crate) fn finish(mut self) -> Bytes {
@@ -79,22 +114,22 @@ impl RowsWriter {
     }
 }
 
-/// The rows of a chunk, to be loaded. Their keys and values share it.
-///
-/// A [`Row`] takes 72 bytes beside those, several times what a small row has on the wire, so
-/// that only what is loaded next is taken apart.
-pub(crate) fn rows(chunk: &Bytes) -> Result<Vec<Row>, FrameError> {
+/// The rows of a chunk, to be loaded. They lie in it as it came.
+pub(crate) fn parts(chunk: &Bytes) -> Result<Vec<Part>, FrameError> {
     let mut reader = RowsReader::new(chunk)?;
-    let mut rows = Vec::with_capacity(reader.left());
+    let mut parts: Vec<Part> = Vec::new();
     while let Some(row) = reader.next()? {
-        let entry = Entry {
-            key: chunk.slice_ref(row.key),
-            value: chunk.slice_ref(row.value),
-        };
         let keyspace = row.keyspace;
-        rows.push(Row { keyspace, entry });
+        if parts.last().is_none_or(|it| it.keyspace != keyspace) {
+            let rows = Rows::within(chunk.clone(), 1 + reader.left());
+            parts.push(Part { keyspace, rows });
+        }
+        let part = parts.last_mut().ok_or(FrameError::Truncated)?;
+        if !part.rows.push(row.start, row.key.len(), row.value.len()) {
+            return Err(FrameError::Truncated);
+        }
     }
-    Ok(rows)
+    Ok(parts)
 }
 
 /// Reads the rows of a chunk, one after another.
@@ -102,6 +137,7 @@ pub(crate) fn rows(chunk: &Bytes) -> Result<Vec<Row>, FrameError> {
 /// The count is only compared with what is there, so that a large one costs nothing.
 #[derive(Debug)]
 pub(crate) struct RowsReader<'a> {
+    length: usize,
     rest: &'a [u8],
     left: u32,
 }
@@ -110,6 +146,8 @@ pub(crate) struct RowsReader<'a> {
 #[derive(Debug)]
 pub(crate) struct ReadRow<'a> {
     pub(crate) keyspace: u16,
+    /// Where in the chunk its key begins, and its value right behind.
+    pub(crate) start: usize,
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
     pub(crate) encoded: &'a [u8],
@@ -118,6 +156,7 @@ pub(crate) struct ReadRow<'a> {
 impl<'a> RowsReader<'a> {
     pub(crate) fn new(chunk: &'a [u8]) -> Result<Self, FrameError> {
         let mut reader = Self {
+            length: chunk.len(),
             rest: chunk,
             left: 0,
         };
@@ -150,11 +189,13 @@ impl<'a> RowsReader<'a> {
         let row = self.rest;
         let key = self.number()?;
         let value = self.number()?;
+        let start = self.length - self.rest.len();
         let key = self.take(key)?;
         let value = self.take(value)?;
         let encoded = row.len() - self.rest.len();
         Ok(Some(ReadRow {
             keyspace,
+            start,
             key,
             value,
             encoded: row.get(..encoded).unwrap_or_default(),

@@ -5,8 +5,8 @@ use pop_store::{Entry, Estimate};
 use proptest::{collection::vec, option, prelude::*};
 
 use super::{
-    AbortCode, BODY_BYTES_MAX, Body, Frame, FrameError, Row, decode, encode,
-    rows::{RowsReader, RowsWriter, chunk_bytes, rows as taken_apart},
+    AbortCode, BODY_BYTES_MAX, Body, Frame, FrameError, Part, Row, decode, encode,
+    rows::{RowsReader, RowsWriter, chunk_bytes, parts as taken_apart},
 };
 use crate::{Digest, Epoch, Position, Resume, SessionId, SnapshotId, SnapshotRef, StreamId};
 
@@ -140,19 +140,24 @@ proptest! {
             .map(|(keyspace, key, value)| Row { keyspace, entry: Entry { key, value } })
             .collect();
         let (mut sent, mut alone) = (Digest::default(), Digest::default());
-        let mut writer = RowsWriter::new(0);
+        let mut writer = RowsWriter::new(0, None);
+        let parts = Part::of(&rows);
+        for part in &parts {
+            writer.add(part, 7, &mut sent);
+        }
         for row in &rows {
-            writer.add(row, 7, &mut sent);
             alone.add_to(7, &row.entry);
         }
         let chunk = writer.finish();
-        prop_assert_eq!(chunk.len(), chunk_bytes(&rows));
+        prop_assert_eq!(chunk.len(), chunk_bytes(&parts));
         let mut reader = RowsReader::new(&chunk).expect("rows");
         let mut received = Digest::default();
         while let Some(row) = reader.next().expect("a row") {
             received.add_encoded(7, row.encoded, row.key.len() + row.value.len());
         }
-        prop_assert_eq!(taken_apart(&chunk), Ok(rows));
+        let apart = taken_apart(&chunk).expect("rows");
+        prop_assert_eq!(apart.len(), parts.len());
+        prop_assert_eq!(apart.iter().flat_map(Part::rows).collect::<Vec<_>>(), rows);
         prop_assert_eq!(sent, alone);
         prop_assert_eq!(sent, received);
     }
@@ -210,13 +215,15 @@ fn hex(bytes: &[u8]) -> String {
 fn frames_rows_and_digests_keep_their_bytes() {
     let at = SnapshotRef::new("space", SnapshotId(1), &["a"]).at(Epoch(2), 3);
     let mut totals = Digest::default();
-    let mut writer = RowsWriter::new(0);
+    let mut writer = RowsWriter::new(0, None);
     let entry = Entry {
         key: Bytes::from_static(b"key"),
         value: Bytes::from_static(b"value"),
     };
     let row = Row { keyspace: 0, entry };
-    writer.add(&row, crate::digest::seed("a"), &mut totals);
+    for part in Part::of(&[row]) {
+        writer.add(&part, crate::digest::seed("a"), &mut totals);
+    }
     let rows = writer.finish();
     let crc = crc32c::crc32c(&rows);
     let bodies = [

@@ -13,7 +13,7 @@ use pop_store::Estimate;
 use super::{Now, Options, Stop, earliest, pace::Pace, passed};
 use crate::{
     Digest, ErrorKind, Failure, Mutant, Phase, Resume, Seal, SessionId, SnapshotRef, StreamId,
-    frame::{Body, Frame, Row},
+    frame::{Body, Frame, Part},
 };
 
 mod end;
@@ -80,7 +80,7 @@ pub enum Action {
     /// Load rows.
     Load {
         /// The rows.
-        rows: Vec<Row>,
+        rows: Vec<Part>,
         /// Behind them everything is to survive the process, together with this.
         point: Option<Resume>,
     },
@@ -126,8 +126,8 @@ enum Link {
     Streaming,
 }
 
-/// Rows that wait to be loaded, as they came: taken apart, small ones would take several
-/// times the memory that they were given credit for.
+/// Rows that wait to be loaded, as they came: what is kept of each beside its bytes would be
+/// more than the memory that small ones were given credit for.
 #[derive(Debug)]
 struct Chunk {
     rows: Bytes,

@@ -3,14 +3,14 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pop_store::Estimate;
 
 use super::{Now, Options, Stop, earliest, passed};
 use crate::{
     Digest, ErrorKind, Failure, Mutant, Resume, SnapshotRef, StreamId, digest,
     frame::{
-        AbortCode, Body, Frame, Row,
+        AbortCode, Body, Frame, Part,
         rows::{RowsWriter, chunk_bytes},
     },
 };
@@ -65,7 +65,7 @@ pub enum Event {
     /// it is not here.
     Opened(Result<Option<Counted>, Failure>),
     /// The next rows, none of them at the end.
-    Read(Result<Vec<Row>, Failure>),
+    Read(Result<Vec<Part>, Failure>),
     /// The rate limit lets the bytes of the last [`Action::Charge`] through.
     Charged,
     /// A frame came.
@@ -149,6 +149,8 @@ pub struct Sender {
     // What was sent and not acknowledged, with its number.
     unacked: VecDeque<(u64, Body)>,
     unacked_bytes: u64,
+    // The memory of a chunk that was acknowledged, for the next one.
+    spent: Option<BytesMut>,
     // The oldest of them when we last looked: if it is still there, it may be lost.
     stale: Option<u64>,
     totals: Digest,
@@ -182,6 +184,7 @@ impl Sender {
             next: 0,
             unacked: VecDeque::new(),
             unacked_bytes: 0,
+            spent: None,
             stale: None,
             totals: Digest::default(),
             about: None,
@@ -322,27 +325,28 @@ impl Sender {
         }
     }
 
-    fn read(&mut self, now: Now, result: Result<Vec<Row>, Failure>, out: &mut Vec<Action>) {
+    fn read(&mut self, now: Now, result: Result<Vec<Part>, Failure>, out: &mut Vec<Action>) {
         if self.stage != Stage::Streaming || !matches!(self.work, Some(Work::Read)) {
             return;
         }
         (self.work, self.local) = (None, None);
-        let rows = match result {
-            Ok(rows) => rows,
+        let parts = match result {
+            Ok(parts) => parts,
             Err(failure) => return self.fail_reading(now, failure, out),
         };
-        if rows.is_empty() {
+        let count: usize = parts.iter().map(|it| it.rows.len()).sum();
+        if count == 0 {
             self.ended = true;
             let (seq, totals) = (self.next, self.totals);
             self.enqueue(Body::End { seq, totals }, out);
             return;
         }
-        self.rows += u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        // Exactly: what is kept until it is acknowledged is counted by its length.
-        let mut writer = RowsWriter::new(chunk_bytes(&rows));
-        for row in &rows {
-            let seed = self.seeds.get(usize::from(row.keyspace));
-            writer.add(row, seed.copied().unwrap_or_default(), &mut self.totals);
+        self.rows += u64::try_from(count).unwrap_or(u64::MAX);
+        // An eighth more at most: what is kept until it is acknowledged is counted by its length.
+        let mut writer = RowsWriter::new(chunk_bytes(&parts), self.spent.take());
+        for part in &parts {
+            let seed = self.seeds.get(usize::from(part.keyspace));
+            writer.add(part, seed.copied().unwrap_or_default(), &mut self.totals);
         }
         let rows = writer.finish();
         let bytes = u64::try_from(rows.len()).unwrap_or(u64::MAX);
@@ -406,9 +410,13 @@ impl Sender {
         if next > self.next {
             return self.fail(now, protocol("what was not sent is acknowledged"), out);
         }
-        while let Some((_, body)) = self.unacked.front().filter(|(seq, _)| *seq < next) {
-            self.unacked_bytes -= bytes_of(body);
-            self.unacked.pop_front();
+        while self.unacked.front().is_some_and(|(seq, _)| *seq < next)
+            && let Some((_, body)) = self.unacked.pop_front()
+        {
+            self.unacked_bytes -= bytes_of(&body);
+            if let Body::Chunk { rows, .. } = body {
+                self.spent = rows.try_into_mut().ok();
+            }
         }
         self.credit = self.credit.max(credit);
         self.pump(now, out);
@@ -488,6 +496,7 @@ impl Sender {
         self.work = None;
         self.unacked.clear();
         self.unacked_bytes = 0;
+        self.spent = None;
         (self.local, self.peer, self.repeat) = (None, None, None);
         if let Some(code) = tell {
             let text = outcome.as_ref().err().map(|it| it.detail.clone());

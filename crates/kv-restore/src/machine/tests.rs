@@ -9,7 +9,7 @@ use super::{Options, Receiver, Sender, Stop, receiver, sender};
 use crate::{
     AbortCode, Damage, Digest, Epoch, ErrorKind, Failure, Phase, Position, Resume, SessionId,
     SnapshotId, SnapshotRef, StreamId, digest,
-    frame::{Body, Frame, Row, rows::RowsWriter},
+    frame::{Body, Frame, Part, Row, rows::RowsWriter},
 };
 
 mod receiving;
@@ -60,10 +60,10 @@ impl Script {
 
     fn chunk(&mut self, rows: &[Row]) -> Body {
         let seeds = [digest::seed("a"), digest::seed("b")];
-        let mut writer = RowsWriter::new(0);
-        for row in rows {
-            let seed = seeds.get(usize::from(row.keyspace)).copied();
-            writer.add(row, seed.unwrap_or(0), &mut self.totals);
+        let mut writer = RowsWriter::new(0, None);
+        for part in Part::of(rows) {
+            let seed = seeds.get(usize::from(part.keyspace)).copied();
+            writer.add(&part, seed.unwrap_or(0), &mut self.totals);
         }
         let rows = writer.finish();
         let (seq, crc) = (self.seq, crc32c::crc32c(&rows));

@@ -11,7 +11,7 @@ use std::{
 use bytes::{BufMut, Bytes, BytesMut};
 use kv_restore::{
     Digest, Options, SessionId, SnapshotId, SnapshotRef, StreamId,
-    frame::{Body, Frame, Row},
+    frame::{Body, Frame, Part, Row},
     machine::{
         Receiver, Sender,
         receiver::{self, Opening},
@@ -176,7 +176,7 @@ fn a_sender_whose_receiver_acknowledges_nothing_keeps_tiny_rows_within_its_windo
             for action in core.handle(NOW, event) {
                 match action {
                     sender::Action::Read(_) => {
-                        events.push(sender::Event::Read(Ok(tiny(from, rows))));
+                        events.push(sender::Event::Read(Ok(Part::of(&tiny(from, rows)))));
                         from += rows;
                     }
                     sender::Action::Charge(_) => events.push(sender::Event::Charged),

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::{
         SnapshotId,
-        frame::{Row, rows::RowsWriter},
+        frame::{Part, Row, rows::RowsWriter},
     };
 
     fn row(keyspace: u16, key: &'static [u8]) -> Row {
@@ -209,9 +209,9 @@ mod tests {
     }
 
     fn chunk(rows: &[Row]) -> (Bytes, u32) {
-        let mut writer = RowsWriter::new(0);
-        for row in rows {
-            writer.add(row, 0, &mut Digest::default());
+        let mut writer = RowsWriter::new(0, None);
+        for part in Part::of(rows) {
+            writer.add(&part, 0, &mut Digest::default());
         }
         let bytes = writer.finish();
         let crc = crc32c::crc32c(&bytes);

@@ -66,7 +66,7 @@ impl Receiver {
             && self.local.is_none()
             && let Some(Chunk { rows, bytes, after }) = self.queue.pop_front()
         {
-            let rows = match rows::rows(&rows) {
+            let rows = match rows::parts(&rows) {
                 Ok(rows) => rows,
                 // It was read before, when it came.
                 Err(error) => {

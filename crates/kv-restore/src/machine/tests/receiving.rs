@@ -58,7 +58,7 @@ impl Rig {
                     Action::Charge(_) => events.push(Event::Charged),
                     Action::Load { rows, .. } => {
                         self.loads += 1;
-                        self.loaded.extend(rows);
+                        self.loaded.extend(rows.iter().flat_map(Part::rows));
                         if self.quick {
                             events.push(Event::Loaded(Ok(())));
                         }

@@ -66,8 +66,8 @@ impl Rig {
                     Action::Open => {}
                     Action::Count => self.counts += 1,
                     Action::Read(_) if self.quick => {
-                        let row = self.rows.pop().into_iter().collect();
-                        events.push(Event::Read(Ok(row)));
+                        let row: Vec<_> = self.rows.pop().into_iter().collect();
+                        events.push(Event::Read(Ok(Part::of(&row))));
                     }
                     Action::Read(_) => {}
                     Action::Charge(_) => events.push(Event::Charged),
