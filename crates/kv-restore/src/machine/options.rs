@@ -52,7 +52,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             window_bytes: 8 << 20,
-            chunk_bytes: 1 << 20,
+            chunk_bytes: 512 << 10,
             open_within: Duration::from_secs(60),
             connect_within: Duration::from_secs(10),
             first_frame_within: Duration::from_secs(10),
