@@ -21,9 +21,9 @@ pub struct Rows {
 /// Where a row lies: its value begins where its key ends.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    start: u32,
-    key_end: u32,
-    end: u32,
+    start: usize,
+    key_end: usize,
+    end: usize,
 }
 
 impl Rows {
@@ -38,18 +38,16 @@ impl Rows {
     }
 
     /// Adds the row whose key begins at byte `start`, with its value right behind. False, and
-    /// nothing is added, if it does not lie within the bytes, or beyond 4 GiB of them.
+    /// nothing is added, if it does not lie within the bytes.
     #[must_use]
     pub fn push(&mut self, start: usize, key_bytes: usize, value_bytes: usize) -> bool {
         let place = || {
             let key_end = start.checked_add(key_bytes)?;
             let end = key_end.checked_add(value_bytes)?;
-            Some(Place {
-                start: u32::try_from(start).ok()?,
-                key_end: u32::try_from(key_end).ok()?,
-                end: u32::try_from(end)
-                    .ok()
-                    .filter(|_| end <= self.bytes.len())?,
+            (end <= self.bytes.len()).then_some(Place {
+                start,
+                key_end,
+                end,
             })
         };
         let Some(place) = place() else {
@@ -96,11 +94,8 @@ impl Rows {
     }
 
     fn row(&self, place: Place) -> (&[u8], &[u8]) {
-        let part = |from: u32, to: u32| {
-            // A place lies within the bytes, so that this is all of it.
-            let range = from as usize..to as usize;
-            self.bytes.get(range).unwrap_or_default()
-        };
+        // A place lies within the bytes, so that this is all of it.
+        let part = |from, to| self.bytes.get(from..to).unwrap_or_default();
         (
             part(place.start, place.key_end),
             part(place.key_end, place.end),
@@ -149,7 +144,7 @@ impl From<Vec<Entry>> for Rows {
         let mut start = 0;
         for entry in &entries {
             let fits = rows.push(start, entry.key.len(), entry.value.len());
-            assert!(fits, "entries of 4 GiB were in memory one by one");
+            debug_assert!(fits, "the bytes are those of the entries");
             start += size(entry);
         }
         rows

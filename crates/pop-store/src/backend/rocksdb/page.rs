@@ -50,7 +50,7 @@ impl<'a> Page<'a> {
         let mut start = 0;
         for (key_end, end) in self.ends {
             let fits = rows.push(start, key_end - start, end - key_end);
-            debug_assert!(fits, "a page is smaller than 4 GiB");
+            debug_assert!(fits, "its ends are within it");
             start = end;
         }
         rows
