@@ -31,8 +31,8 @@ Progress:
   and bytes so far, bytes a second since the line before, and how often a connection that
   broke was made again. Where the source can say how much it has, also of how much, how many
   percent, and how long it still takes at that rate: about, as of fjall and rocksdb, whose
-  rows that were deleted count for a while, or exactly, as of a backup; sled can't. At the end stdout says the same of all that was moved, and how long
-  each phase took.";
+  rows that were deleted count for a while, or exactly, as of a backup; sled can't. At the
+  end stdout says the same of all that was moved, and how long each phase took.";
 
 /// Shows one stretch of work.
 pub(super) struct Meter {
