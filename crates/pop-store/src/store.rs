@@ -319,6 +319,10 @@ pub trait Staging: Debug + Send + 'static {
     /// # Errors
     ///
     /// `Invalid` for a keyspace that is not staged or entries above a batch's limits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, as of each call here, nobody knows what is in: drop the staging.
     async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()>;
 
     /// Adds rows like [`load`](Self::load), as many as there are, and may return before they
