@@ -1,12 +1,14 @@
-//! Ours beside the ancestor's layout on the same store: leases that are handed out and
-//! acknowledged one a call, by sixteen at a time.
+//! Ours beside the ancestor's layout on the same store: leases that are handed out and then
+//! acknowledged, changed or revived one a call, by sixteen at a time.
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pop_benches::{
+    CpuMeter,
     ancestor::{Ancestor, Record},
-    backends,
+    backends, body,
     leases::{NoRevive, bounds, cache_on, queue, terms},
     open,
 };
@@ -43,68 +45,112 @@ async fn ours(cache: &LeaseCache<NoRevive>) -> (Arc<CachedQueue>, Vec<DeliveryId
     (cached, identities)
 }
 
-/// Acknowledges a round by sixteen tasks, one a call.
-async fn ack_ours(cache: &LeaseCache<NoRevive>, durability: Durability) {
+/// What sixteen tasks do to the messages of a round, one a call.
+#[derive(Clone, Copy)]
+enum Act {
+    Ack,
+    ChangeAndAck,
+    Revive,
+}
+
+const HIDDEN: Duration = Duration::from_secs(2_000);
+
+async fn act_ours(cache: &LeaseCache<NoRevive>, act: Act, durability: Durability) {
     let (cached, identities) = ours(cache).await;
-    let ackers = identities.chunks(ROUND / ACKERS).map(|mine| {
+    let tasks = identities.chunks(ROUND / ACKERS).map(|mine| {
         let (cache, cached, mine) = (cache.clone(), Arc::clone(&cached), mine.to_vec());
         tokio::spawn(async move {
             for identity in mine {
+                if let Act::ChangeAndAck = act {
+                    let changed = cache.change(&cached, &identity, HIDDEN, false, durability);
+                    changed.await.expect("it is out");
+                }
                 let acked = cache.ack(&cached, &identity, durability).await;
                 acked.expect("it is out");
             }
         })
     });
-    for acker in ackers.collect::<Vec<_>>() {
-        acker.await.expect("it acknowledges");
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.expect("it comes to its end");
     }
     // Whoever was answered at once waits here for the sync.
     cache.flush().await.expect("the store answers");
 }
 
-async fn ack_ancestor(ancestor: &Arc<Ancestor>) {
+async fn act_ancestor(ancestor: &Arc<Ancestor>, act: Act, body: &Bytes) {
     let records: Vec<Record> = (0..ROUND as u64).map(Record::new).collect();
     for records in records.chunks(32) {
         ancestor.pop(records).await;
     }
-    let ackers = records.chunks(ROUND / ACKERS).map(|mine| {
-        let (ancestor, mine) = (Arc::clone(ancestor), mine.to_vec());
+    let tasks = records.chunks(ROUND / ACKERS).map(|mine| {
+        let (ancestor, mine, body) = (Arc::clone(ancestor), mine.to_vec(), body.clone());
         tokio::spawn(async move {
             for record in &mine {
-                ancestor.ack(record).await;
+                match act {
+                    Act::Ack => ancestor.ack(record).await,
+                    Act::ChangeAndAck => {
+                        let changed = ancestor.change(record, HIDDEN).await;
+                        ancestor.ack(&changed).await;
+                    }
+                    Act::Revive => ancestor.revive(record, &body).await,
+                }
             }
         })
     });
-    for acker in ackers.collect::<Vec<_>>() {
-        acker.await.expect("it acknowledges");
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.expect("it comes to its end");
     }
 }
 
-fn acks(criterion: &mut Criterion) {
+fn by_16(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime starts");
+    let body = body(1_024);
     for backend in backends() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let store: Arc<dyn Store> = open(backend, folder.path());
-        let cache = cache_on(Arc::clone(&store));
-        let running = cache.clone();
-        let run = runtime.spawn(async move { running.run(std::future::pending()).await });
-        let ancestor = Arc::new(Ancestor::new(Arc::clone(&store)));
-        let mut group = criterion.benchmark_group(format!("pop_and_ack_by_16/{backend}"));
-        group.sample_size(10);
-        group.throughput(Throughput::Elements(ROUND as u64));
-        group.bench_function("ours, synced before the answer", |bencher| {
-            bencher.iter(|| runtime.block_on(ack_ours(&cache, Durability::Synced)));
-        });
-        group.bench_function("ours, synced by the next flush", |bencher| {
-            bencher.iter(|| runtime.block_on(ack_ours(&cache, Durability::Buffered)));
-        });
-        group.bench_function("the ancestor's layout", |bencher| {
-            bencher.iter(|| runtime.block_on(ack_ancestor(&ancestor)));
-        });
-        group.finish();
-        run.abort();
+        for (act, name) in [
+            (Act::Ack, "pop_and_ack"),
+            (Act::ChangeAndAck, "pop_change_and_ack"),
+            // Ours is `storm`: nobody calls for it, and all that is due goes at once.
+            (Act::Revive, "pop_and_revive"),
+        ] {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let store: Arc<dyn Store> = open(backend, folder.path());
+            let cache = cache_on(Arc::clone(&store));
+            let running = cache.clone();
+            let run = runtime.spawn(async move { running.run(std::future::pending()).await });
+            let ancestor = Arc::new(Ancestor::new(Arc::clone(&store)));
+            let name = format!("{name}_by_16/{backend}");
+            let mut group = criterion.benchmark_group(&name);
+            group.sample_size(10);
+            group.throughput(Throughput::Elements(ROUND as u64));
+            for (how, durability) in [
+                ("ours, synced before the answer", Durability::Synced),
+                ("ours, synced by the next flush", Durability::Buffered),
+            ] {
+                if let Act::Revive = act {
+                    continue;
+                }
+                let cpu = CpuMeter::start();
+                group.bench_function(how, |bencher| {
+                    bencher.iter(|| {
+                        cpu.count(ROUND as u64);
+                        runtime.block_on(act_ours(&cache, act, durability));
+                    });
+                });
+                cpu.tell(&format!("{name}/{how}"));
+            }
+            let cpu = CpuMeter::start();
+            group.bench_function("the ancestor's layout", |bencher| {
+                bencher.iter(|| {
+                    cpu.count(ROUND as u64);
+                    runtime.block_on(act_ancestor(&ancestor, act, &body));
+                });
+            });
+            cpu.tell(&format!("{name}/the ancestor's layout"));
+            group.finish();
+            run.abort();
+        }
     }
 }
 
-criterion_group!(benches, acks);
+criterion_group!(benches, by_16);
 criterion_main!(benches);

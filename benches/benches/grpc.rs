@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use pop_benches::{backends, body, now, open};
+use pop_benches::{CpuMeter, backends, body, now, open};
 use pop_broker::{
     Broker, BrokerOptions, OpenStore,
     listener::{Listener, TlsChoice},
@@ -202,14 +202,21 @@ fn grpc(criterion: &mut Criterion) {
         let mut next = 0;
         for connections in [1, 64] {
             let clients = runtime.block_on(connect(address, connections));
+            // Of client and broker together.
+            let cpu = CpuMeter::start();
             group.bench_function(BenchmarkId::new("send", connections), |bencher| {
                 bencher.iter_custom(|count| {
+                    cpu.count(count);
                     next += count;
                     runtime.block_on(send_all(&clients, next - count, count))
                 });
             });
+            cpu.tell(&format!("grpc/{backend}/send/{connections}"));
+            // Its CPU time has the sends in it whose messages are received.
+            let cpu = CpuMeter::start();
             group.bench_function(BenchmarkId::new("receive_ack_32", connections), |bencher| {
                 bencher.iter_custom(|count| {
+                    cpu.count(count);
                     next += count;
                     runtime.block_on(async {
                         send_all(&clients, next - count, count).await;
@@ -217,6 +224,7 @@ fn grpc(criterion: &mut Criterion) {
                     })
                 });
             });
+            cpu.tell(&format!("grpc/{backend}/receive_ack_32/{connections}"));
             runtime.block_on(drain_rest(&clients));
         }
         group.finish();

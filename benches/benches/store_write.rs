@@ -3,7 +3,7 @@
 use std::{hint::black_box, sync::Arc, time::Duration};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use pop_benches::{backends, checkpoint, now, open};
+use pop_benches::{CpuMeter, backends, checkpoint, now, open};
 use pop_store::{Durability, Store, WriteBatch, table::lease};
 use tokio::runtime::Runtime;
 
@@ -57,13 +57,16 @@ fn store_write(criterion: &mut Criterion) {
             (Durability::Buffered, "buffered"),
         ] {
             for writers in [1, 64] {
+                let cpu = CpuMeter::start();
                 group.bench_function(BenchmarkId::new(name, writers), |bencher| {
                     bencher.iter_custom(|count| {
+                        cpu.count(count);
                         let first = next;
                         next += count;
                         write(&runtime, &store, first, count, writers, durability)
                     });
                 });
+                cpu.tell(&format!("store_write/{backend}/{name}/{writers}"));
             }
         }
         group.bench_function("get", |bencher| {

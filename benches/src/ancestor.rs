@@ -137,8 +137,9 @@ impl Ancestor {
         self.write(batch).await;
     }
 
-    /// Changes how long a record is hidden: a new record, then a delete of the old one.
-    pub async fn change(&self, record: &Record, invisible_for: Duration) {
+    /// Changes how long a record is hidden: a new record, which it returns, then a delete of
+    /// the old one.
+    pub async fn change(&self, record: &Record, invisible_for: Duration) -> Record {
         let changed = Record {
             invisible_time: u64::try_from(invisible_for.as_millis()).unwrap_or(u64::MAX),
             ..record.clone()
@@ -149,5 +150,6 @@ impl Ancestor {
         let mut batch = WriteBatch::new();
         batch.delete(LEASE, record.key());
         self.write(batch).await;
+        changed
     }
 }

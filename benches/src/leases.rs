@@ -112,14 +112,30 @@ pub fn cache() -> LeaseCache<NoRevive> {
     cache_on(Arc::new(MemStore::new(&KEYSPACES)))
 }
 
-/// A cache whose expired leases are nobody's business.
+/// A cache whose expired leases are nobody's business, and whose clock stands still.
 #[must_use]
 pub fn cache_on(store: Arc<dyn Store>) -> LeaseCache<NoRevive> {
     let mut options = CacheOptions::default();
     options.stay = STAY;
+    cache_at(store, &clock(), options)
+}
+
+/// A clock that is moved by hand.
+#[must_use]
+pub fn clock() -> ManualClock {
+    ManualClock::new(START, WallTime::from_unix_millis(0))
+}
+
+/// The same cache with a clock and options.
+#[must_use]
+pub fn cache_at(
+    store: Arc<dyn Store>,
+    clock: &ManualClock,
+    options: CacheOptions,
+) -> LeaseCache<NoRevive> {
     let on = Foundation {
         store,
-        clock: Arc::new(ManualClock::new(START, WallTime::from_unix_millis(0))),
+        clock: Arc::new(clock.clone()),
         due: DueSchedule::restore(|_| LeaseTime::ZERO),
         quarantine: Arc::default(),
         sink: Arc::new(NoRevive),

@@ -4,6 +4,7 @@ pub mod ancestor;
 pub mod leases;
 
 use std::{
+    cell::Cell,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -150,6 +151,39 @@ pub fn cpu_seconds_of(process: &str) -> f64 {
     let ticks = fields.split_whitespace().skip(11).take(2);
     let ticks: u32 = ticks.filter_map(|field| field.parse::<u32>().ok()).sum();
     f64::from(ticks) / 100.0
+}
+
+/// CPU time of what criterion runs, which by itself tells the wall time alone.
+#[derive(Debug)]
+pub struct CpuMeter {
+    begun: f64,
+    elements: Cell<u64>,
+}
+
+impl CpuMeter {
+    /// Begins, with all threads of this process.
+    #[must_use]
+    pub fn start() -> Self {
+        Self {
+            begun: cpu_seconds(),
+            elements: Cell::new(0),
+        }
+    }
+
+    /// Another round of `elements` was run, be it to warm up.
+    pub fn count(&self, elements: u64) {
+        self.elements.set(self.elements.get() + elements);
+    }
+
+    /// Says what each took.
+    #[expect(clippy::print_stdout, reason = "a benchmark says what it measured")]
+    pub fn tell(&self, name: &str) {
+        // A name that was not asked for on the command line runs nothing.
+        if let elements @ 1.. = self.elements.get() {
+            let each = (cpu_seconds() - self.begun) * 1e6 / elements as f64;
+            println!("{name:<50} cpu:    {each:.2} us each");
+        }
+    }
 }
 
 /// Bytes that this process has had written to storage so far.
