@@ -121,7 +121,14 @@ pub(crate) fn parts(chunk: &Bytes) -> Result<Vec<Part>, FrameError> {
     while let Some(row) = reader.next()? {
         let keyspace = row.keyspace;
         if parts.last().is_none_or(|it| it.keyspace != keyspace) {
-            let rows = Rows::within(chunk.clone(), 1 + reader.left());
+            // Most chunks are one part. Room for all that is left in each would be much of it
+            // where they are many.
+            let room = if parts.is_empty() {
+                1 + reader.left()
+            } else {
+                0
+            };
+            let rows = Rows::within(chunk.clone(), room);
             parts.push(Part { keyspace, rows });
         }
         let part = parts.last_mut().ok_or(FrameError::Truncated)?;
