@@ -155,7 +155,7 @@ fn compare(runtime: &Runtime, backend: &str, base: &Path, from: &Path) {
     let target = open_with(backend, &to, &KEYSPACES);
     measure(backend, "ours", Some(&source), || {
         runtime.block_on(restore(&source, Arc::clone(&target)));
-        String::new()
+        format!(" ({} MB of files)", peers::bytes_in(&to) / 1_000_000)
     });
     runtime.block_on(target.close()).expect("it closes");
     drop(target);

@@ -24,6 +24,21 @@ pub(super) fn copy(from: &Path, to: &Path) -> u64 {
     bytes
 }
 
+/// The bytes of all files in a folder.
+pub(super) fn bytes_in(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).expect("it is there");
+    let sizes = entries.map(|entry| {
+        let entry = entry.expect("it is there");
+        let meta = entry.metadata().expect("it is known");
+        if meta.is_dir() {
+            bytes_in(&entry.path())
+        } else {
+            meta.len()
+        }
+    });
+    sizes.sum()
+}
+
 #[cfg(feature = "rocksdb")]
 pub(super) use of_rocksdb::{bare, stop_and_wait};
 
