@@ -24,7 +24,7 @@ use std::{
     fs,
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -34,7 +34,7 @@ use kv_restore::{
 };
 use pop_benches::{backends, cpu_seconds, now, open_with};
 use pop_store::Store;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use self::{
     line::Loopback,
@@ -88,10 +88,24 @@ fn start(
         RestorerOptions::new(chance)
             .with_session(options)
             .with_limiter(limiter),
-        tokio::runtime::Handle::current(),
+        transfers(),
     );
     let session = restorer.restore(snapshot_ref(), &[PeerId::new("source")]);
     (restorer, session.expect("it can be asked for"))
+}
+
+/// Where transfers run, as in the broker: behind those who wait for answers.
+fn transfers() -> Handle {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    let runtime = RUNTIME.get_or_init(|| {
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .on_thread_start(pop_store::run_in_background)
+            .enable_all()
+            .build()
+            .expect("a runtime starts")
+    });
+    runtime.handle().clone()
 }
 
 async fn restore(source: &Source, store: Arc<dyn Store>) {

@@ -20,7 +20,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::rows::{self, KEY_BYTES, KEYSPACES, ROWS};
+use super::{
+    rows::{self, KEY_BYTES, KEYSPACES, ROWS},
+    transfers,
+};
 
 const CHUNK_BYTES: usize = 1 << 20;
 const SERVE: &str = "POP_BENCH_SERVE";
@@ -68,7 +71,7 @@ pub(super) async fn serve(backend: &str, folder: &Path) {
     let plain = listen().await;
     let port = |it: &TcpListener| it.local_addr().expect("it is bound").port();
     println!("{} {}", port(&ours), port(&plain));
-    tokio::spawn(async move {
+    transfers().spawn(async move {
         while let Ok((stream, _)) = ours.accept().await {
             stream.set_nodelay(true).expect("it is a socket");
             let (read, write) = stream.into_split();

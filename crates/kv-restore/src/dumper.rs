@@ -202,6 +202,10 @@ impl Dumper {
 
     /// Serves one channel until its session is over, and says how that was.
     ///
+    /// It keeps a thread for about a millisecond a chunk. Where others wait for answers in the
+    /// same process, spawn it on a runtime of its own, with [`pop_store::run_in_background`] on
+    /// its threads.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future ends the session; the other side sees the channel close.

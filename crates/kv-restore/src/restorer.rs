@@ -136,7 +136,8 @@ pub enum Closed {
 
 impl Restorer {
     /// A restorer of `target`, which reaches its sources through `transport`. Its sessions
-    /// run on `runtime`.
+    /// run on `runtime`: where others wait for answers in the same process, on one of its own,
+    /// with [`pop_store::run_in_background`] on its threads.
     #[must_use]
     pub fn new(
         target: Target,

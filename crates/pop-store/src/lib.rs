@@ -3,6 +3,7 @@
 // In reading order: the seam, what goes through it, what stands behind it, what stands on it.
 mod store;
 
+mod background;
 mod batch;
 mod durable;
 mod error;
@@ -33,6 +34,7 @@ pub use backend::memory::MemStore;
 pub use backend::rocksdb::RocksStore;
 #[cfg(feature = "sled")]
 pub use backend::sled::SledStore;
+pub use background::run_in_background;
 pub use batch::{Precondition, WriteBatch};
 pub use durable::{Durable, Unsettled};
 pub use error::{Error, ErrorKind, Outcome, Result};

@@ -11,7 +11,12 @@ use pop_broker::{
     listener::Listener,
     rpc,
 };
-use tokio::{net::TcpListener, runtime::Builder, task::JoinHandle, time::timeout};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, Handle, Runtime},
+    task::JoinHandle,
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -26,18 +31,33 @@ use signal::Signals;
 const DRAIN_MAX: Duration = Duration::from_secs(12);
 /// How long threads that may block, such as an engine's, may take to let go at the end.
 const THREADS_MAX: Duration = Duration::from_secs(2);
+/// The name of the threads of the data port.
+const TRANSFERS: &str = "transfers";
 
 /// Serves until a signal.
 pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
     log::start(settings.log.clone(), settings.log_format);
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::because(Exit::Failed, &error))?;
-    let outcome = runtime.block_on(serve(&settings));
+    let transfers = transfers().map_err(|error| Failure::because(Exit::Failed, &error))?;
+    let outcome = runtime.block_on(serve(&settings, transfers.handle()));
     runtime.shutdown_timeout(THREADS_MAX);
+    transfers.shutdown_timeout(THREADS_MAX);
     outcome
 }
 
-async fn serve(settings: &Settings) -> Result<(), Failure> {
+/// Where the data port works, behind everybody who waits for an answer: a backup of a broker
+/// at work would otherwise have its clients wait for a turn on every processor.
+fn transfers() -> io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name(TRANSFERS)
+        .on_thread_start(pop_store::run_in_background)
+        .enable_all()
+        .build()
+}
+
+async fn serve(settings: &Settings, transfers: &Handle) -> Result<(), Failure> {
     let opener = settings.store.opener(&settings.data)?;
     let mut signals = Signals::listen().map_err(|error| Failure::because(Exit::Failed, &error))?;
     // Bound before the store is opened: whoever starts the program twice is told so before
@@ -54,7 +74,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
 
     let stop = CancellationToken::new();
     let ready = doors.ready_line(settings);
-    let mut work = doors.serve(&broker, settings, &stop);
+    let mut work = doors.serve(&broker, settings, transfers, &stop);
     say(&ready);
 
     let outcome = tokio::select! {
@@ -130,7 +150,13 @@ impl Doors {
         line
     }
 
-    fn serve(self, broker: &Broker, settings: &Settings, stop: &CancellationToken) -> Work {
+    fn serve(
+        self,
+        broker: &Broker,
+        settings: &Settings,
+        transfers: &Handle,
+        stop: &CancellationToken,
+    ) -> Work {
         let service = rpc::service(broker.clone(), rpc::RpcOptions::default());
         let (clients, admin) = (self.clients, self.admin);
         let stopped = stop.clone().cancelled_owned();
@@ -163,7 +189,7 @@ impl Doors {
                     door.local_addr()
                 );
             }
-            tokio::spawn(door.serve(service.clone(), stop.clone()));
+            transfers.spawn(door.serve(service.clone(), stop.clone()));
         }
         let router = admin::router(broker.clone(), service);
         let stopped = stop.clone().cancelled_owned();

@@ -15,6 +15,11 @@ mod client;
 mod process;
 
 mod admin;
+#[cfg(all(
+    target_os = "linux",
+    any(feature = "fjall", feature = "rocksdb", feature = "sled")
+))]
+mod background;
 mod bench;
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 mod bootstrap;

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::{BulkLoader, Engine, Space, checkpoint::Checkpoint, core::Core, disk::DiskGuard};
-use crate::{Entry, Error, ErrorKind, Keyspace, Result, Rows};
+use crate::{Entry, Error, ErrorKind, Keyspace, Result, Rows, run_in_background};
 
 // Up to this many bytes a staged load is written as batches: a file costs some 30 ms,
 // whatever is in it.
@@ -70,6 +70,7 @@ impl Loader {
         let thread = thread::Builder::new()
             .name("store-loader".to_owned())
             .spawn(move || {
+                run_in_background();
                 engine.bulk_load(&mut |bulk| {
                     let mut loading = Loading {
                         core: &core,

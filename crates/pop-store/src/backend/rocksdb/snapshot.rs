@@ -31,6 +31,7 @@ use crate::{
         engine::{EngineSnapshot, Space},
         rocksdb::error,
     },
+    run_in_background,
 };
 
 // A scan of a chunk reads about this much; without it each block is a call.
@@ -64,6 +65,7 @@ impl RocksSnapshot {
         let thread = thread::Builder::new()
             .name("store-snapshot".to_owned())
             .spawn(move || {
+                run_in_background();
                 let snapshot = database.snapshot();
                 // The taker waits for this.
                 let _ = taken.send(());

@@ -177,6 +177,33 @@ async fn sorted_files_are_taken_over_while_a_snapshot_is_open() {
     assert_eq!(count(store.scan(A, all).await.unwrap()), 64);
 }
 
+/// Mutants: leave `run_in_background` out of either thread.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_reads_a_snapshot_and_what_makes_its_files_goes_behind_others() {
+    let folder = TempDir::new().unwrap();
+    let store = RocksStore::open(folder.path(), OpenOptions::new(&[A, B])).unwrap();
+    let snapshot = store.snapshot().await.unwrap();
+    let staging = load(&store, 4).await;
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    let lowered = threads.filter_map(|it| {
+        let thread = it.unwrap().path();
+        // One of another test may be gone by now.
+        let name = fs::read_to_string(thread.join("comm")).ok()?;
+        let stat = fs::read_to_string(thread.join("stat")).ok()?;
+        let (_, behind_name) = stat.rsplit_once(") ")?;
+        let niceness: i32 = behind_name.split(' ').nth(16)?.parse().ok()?;
+        (niceness > 0).then(|| name.trim_end().to_owned())
+    });
+    let lowered: Vec<_> = lowered.collect();
+    for name in ["store-snapshot", "store-loader"] {
+        assert!(lowered.iter().any(|it| it == name), "{name}: {lowered:?}");
+    }
+    assert!(!lowered.iter().any(|it| it == "store-writer"));
+    staging.abort().await.unwrap();
+    drop(snapshot);
+}
+
 /// Mutants: don't drop the files with the space; don't sweep them at open.
 #[tokio::test]
 async fn staged_files_go_with_an_abort_and_with_the_next_open() {
