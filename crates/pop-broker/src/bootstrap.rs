@@ -11,7 +11,7 @@ use crate::{
     BrokerError, Entropy, OpenStore,
     data::{ByteRate, Held, Source, SourceError},
     handover::machine::{self, TargetAction, TargetEvent},
-    owner::{self, NotOwner, Receipt, Standing},
+    owner::{self, Filling, NotOwner, Receipt, Standing},
     space::{MetaError, SEALS, SpaceMeta},
     transfer::{self, Copied, CopyOptions, copy, place::is_empty},
 };
@@ -59,6 +59,29 @@ pub enum BootstrapError {
     /// The folder has data.
     #[error("the folder has data already: choose another, or add --replace to give that up")]
     NotEmpty,
+    /// The folder waits for the receipt of a handover, which this is not.
+    #[error(
+        "the folder holds snapshot {snapshot} of a handover that was cut off, and it may be all \
+         that is left of it: run the same `pop-broker bootstrap` again, with --handover, or \
+         `pop-broker handover finish`; else choose another folder, or add --replace to give that up"
+    )]
+    Awaiting {
+        /// What came.
+        snapshot: SnapshotId,
+    },
+    /// The folder waits for a receipt, and the source does not say what became of that handover.
+    #[error(
+        "the folder holds snapshot {snapshot} of a handover that was cut off, and the source does \
+         not say that it took that back ({error}): ask the source that it was of; if that is gone \
+         for good, what is here may be all that is left: `pop-broker handover finish \
+         --source-is-gone`; else choose another folder, or add --replace to give that up"
+    )]
+    NotTakenBack {
+        /// What came.
+        snapshot: SnapshotId,
+        /// What the source said.
+        error: SourceError,
+    },
     /// The folder took over what was handed over to it, and is served or may be.
     #[error(
         "the folder took over snapshot {snapshot} already and is its owner, and the source does \
@@ -141,20 +164,31 @@ async fn fill(
 ) -> Result<Bootstrapped, BootstrapError> {
     let rows = owner::Rows::read(store).await?;
     let standing = rows.standing();
-    if options.handover.is_some() {
-        let made = match (&standing, rows.taken()) {
-            (Standing::Awaiting { seal, .. }, _) => go_on(source, store, seal).await?,
-            (Standing::Own(_), Some((seal, receipt))) => {
-                is_done(source, seal, receipt, options).await?
+    let url = source.url().to_string();
+    // What is here counts for something, unless this source gave it, and goes on from there.
+    let spare = match (&standing, &options.handover) {
+        (Standing::Awaiting { seal, .. }, Some(_)) => {
+            if let Some(made) = go_on(source, store, seal, options.replace).await? {
+                return Ok(made);
             }
-            _ => None,
-        };
-        if let Some(made) = made {
-            return Ok(made);
+            true
         }
-    }
-    // What was installed and never served is nobody's yet, and comes again.
-    let spare = matches!(standing, Standing::Copy(_) | Standing::Awaiting { .. });
+        (Standing::Awaiting { seal, .. }, None) if !options.replace => {
+            let snapshot = seal.snapshot;
+            return Err(BootstrapError::Awaiting { snapshot });
+        }
+        (Standing::Own(_), Some(_)) => {
+            if let Some((seal, receipt)) = rows.taken()
+                && let Some(made) = is_done(source, seal, receipt, options).await?
+            {
+                return Ok(made);
+            }
+            false
+        }
+        // Complete, and never served.
+        (Standing::Copy(_), _) => rows.came_from(&url),
+        _ => false,
+    };
     if !spare && !options.replace && !is_empty(store.as_ref()).await? {
         return Err(BootstrapError::NotEmpty);
     }
@@ -170,8 +204,8 @@ async fn fill(
     SpaceMeta::from_bytes(&held.at.meta)?;
     // What is handed over must be ahead of what is here, and a copy not behind it.
     let behind = match options.handover {
-        Some(_) => held.at.epoch <= standing.epoch() && !spare,
-        None => held.at.epoch < standing.epoch(),
+        Some(_) if !spare => held.at.epoch <= standing.epoch(),
+        _ => held.at.epoch < standing.epoch(),
     };
     if behind {
         return Err(BootstrapError::StaleEpoch {
@@ -179,6 +213,12 @@ async fn fill(
             source_epoch: held.at.epoch.0,
         });
     }
+    let snapshot = held.at.id;
+    let filling = Filling {
+        snapshot,
+        from: url,
+    };
+    owner::note_filling(store.as_ref(), &filling).await?;
     let Copied { installed, stats } = install(source, store, &held.at, options, watch).await?;
     let totals = installed.seal.totals;
     if options.handover.is_some() {
@@ -194,17 +234,24 @@ async fn fill(
     })
 }
 
-/// Finishes a handover that was cut off, if its source let go of what is here.
+/// Finishes a handover that was cut off, if its source let go of what is here; `None` if that
+/// took it back, or what is here is to be given up.
 async fn go_on(
     source: &Source,
     store: &Arc<dyn Store>,
     seal: &Seal,
+    replace: bool,
 ) -> Result<Option<Bootstrapped>, BootstrapError> {
     let at = crate::space::of_seal(seal)?;
     let receipt = match source.receipt(&at).await {
         Ok(receipt) => receipt,
         // It serves, so that what is here is not the last any more.
-        Err(SourceError::Refused { busy: false, .. }) => return Ok(None),
+        Err(SourceError::TakenBack(_)) => return Ok(None),
+        Err(SourceError::Refused { busy: false, .. }) if replace => return Ok(None),
+        Err(error @ SourceError::Refused { busy: false, .. }) => {
+            let snapshot = at.id;
+            return Err(BootstrapError::NotTakenBack { snapshot, error });
+        }
         Err(error) => return Err(error.into()),
     };
     adopt(machine::Target::Awaiting, store, &receipt).await?;
@@ -308,3 +355,6 @@ async fn adopt(
     finished?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ use super::{
     progress::{Meter, Moved, PROGRESS, amount, moved_line},
     remote::Remote,
     say,
-    transfer::{block_on, close, not_moved, now, open_source, options},
+    transfer::{block_on, close, not_moved, now, open_source, options, whose},
 };
 
 /// Copies the content of a broker into one file.
@@ -55,6 +55,12 @@ pub(super) struct Backup {
     /// The most bytes a second, such as 20M; as fast as it goes if absent
     #[arg(long, value_name = "RATE")]
     rate: Option<ByteRate>,
+
+    /// Copies a folder that was handed over, or waits to be its own
+    ///
+    /// What is in it is older than what its owner has, or may be.
+    #[arg(long)]
+    not_owned: bool,
 
     #[command(flatten)]
     remote: Remote,
@@ -92,7 +98,7 @@ impl Backup {
             return Err(Failure::new(Exit::Usage, problem));
         }
         let (_, store) = open_source(&from).await?;
-        let source = Source::of_store(&store, now(), None).await?;
+        let source = Source::of_store(&store, now(), None, whose(self.not_owned)).await?;
         let made = self.make_of(&source).await?;
         drop(source);
         close(store.as_ref()).await?;

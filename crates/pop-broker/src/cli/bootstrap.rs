@@ -149,7 +149,9 @@ impl From<BootstrapError> for Failure {
             BootstrapError::Broker(BrokerError::Store(error)) => error.into(),
             BootstrapError::Broker(error) => error.into(),
             BootstrapError::Restore(error) => not_moved("bootstrap", &error),
-            error @ BootstrapError::NoReceipt(_) => Self::because(Exit::NotOwner, &error),
+            error @ (BootstrapError::NoReceipt(_)
+            | BootstrapError::Awaiting { .. }
+            | BootstrapError::NotTakenBack { .. }) => Self::because(Exit::NotOwner, &error),
             error => Self::because(Exit::Failed, &error),
         }
     }

@@ -14,7 +14,7 @@ use super::{
     progress::{PROGRESS, amount, moved_line},
     remote::Remote,
     say,
-    transfer::{Destination, block_on, close, now, open_source},
+    transfer::{Destination, block_on, close, now, open_source, whose},
 };
 
 /// Copies the content of a folder into a folder of another store.
@@ -46,6 +46,12 @@ pub(super) struct Migrate {
     /// The most bytes a second, such as 20M; as fast as it goes if absent
     #[arg(long, value_name = "RATE")]
     rate: Option<ByteRate>,
+
+    /// Copies a folder that was handed over, or waits to be its own
+    ///
+    /// What is in it is older than what its owner has, or may be.
+    #[arg(long)]
+    not_owned: bool,
 
     /// From a running broker: makes the folder the next owner, and retires the source
     #[arg(long)]
@@ -93,7 +99,8 @@ impl Migrate {
             Some(wanted) if folder.is_filled(&to, &wanted, self.replace).await? => (wanted, None),
             _ => {
                 let over = installed(&folder.store).await?;
-                let source = Source::of_store(&store, now(), over.as_ref()).await?;
+                let whose = whose(self.not_owned);
+                let source = Source::of_store(&store, now(), over.as_ref(), whose).await?;
                 let filled = folder.fill(&source, self.rate, "migration", None).await?;
                 (filled.0.seal.totals, Some(filled.1))
             }

@@ -15,7 +15,7 @@ use pop_broker::{
     space::SEALS,
     stores::Backend,
     transfer::{
-        CopyOptions, Location, LocationError, Source, SourceError, copy,
+        CopyOptions, Location, LocationError, Source, SourceError, Whose, copy,
         file::BackupError,
         place::{self, check_folder},
     },
@@ -63,6 +63,14 @@ pub(super) async fn open_source(from: &Location) -> Result<(Backend, Arc<dyn Sto
     let store = from.existing()?;
     let opener = store.opener(&from.folder)?;
     Ok((store, open(opener.as_ref(), &from.folder).await?))
+}
+
+/// Whose content is copied, by the flag for it.
+pub(super) fn whose(not_owned: bool) -> Whose {
+    match not_owned {
+        true => Whose::Anybody,
+        false => Whose::Owner,
+    }
 }
 
 /// A store that is to get another content.
@@ -188,6 +196,7 @@ impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Self {
         match error {
             SourceError::Store(error) => error.into(),
+            error @ SourceError::NotOwner(_) => Self::because(Exit::NotOwner, &error),
             other => Self::because(Exit::Failed, &other),
         }
     }

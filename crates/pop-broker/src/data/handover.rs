@@ -12,9 +12,10 @@ use super::{
     stats::count,
 };
 use crate::{
+    BrokerError,
     broker::Paused,
     handover::machine::{Source, SourceAction, SourceEvent},
-    owner::{Receipt, Retired},
+    owner::{self, Receipt, Retired},
     space::SpaceMeta,
 };
 
@@ -99,7 +100,10 @@ impl DataService {
         };
         let epoch = Epoch(handover.paused.epoch().saturating_add(1));
         let store = handover.paused.store().map_err(failed)?;
-        let (offer, kept) = self.offer(name(id, epoch, &meta), store, slot).await?;
+        let at = name(id, epoch, &meta);
+        let begun = owner::note_begun(store.as_ref(), at.id).await;
+        begun.map_err(|error| failed(error.into()))?;
+        let (offer, kept) = self.offer(at, store, slot).await?;
         Ok((handover, offer, kept))
     }
 
@@ -118,10 +122,28 @@ impl DataService {
                 reply(&mut stream, &Reply::Receipt(receipt)).await;
                 Ok(())
             }
-            None => {
-                let text = "it did not let go of that snapshot, and serves".to_owned();
-                Err((stream, Refusal(Why::Impossible, text)))
+            None => Err((stream, self.not_let_go_of(snapshot).await)),
+        }
+    }
+
+    /// What is said of a handover that this broker did not come to the end of.
+    async fn not_let_go_of(&self, snapshot: &str) -> Refusal {
+        let begun = async {
+            let core = self.broker().core()?;
+            Ok(owner::begun(core.store.as_ref()).await?)
+        };
+        match begun.await {
+            Ok(Some(begun)) if hello::snapshot_id(snapshot) == Some(begun) => {
+                let text = "it took that handover back, and serves".to_owned();
+                Refusal(Why::TakenBack, text)
             }
+            Ok(_) => {
+                let text = "it does not know of that handover, and serves".to_owned();
+                Refusal(Why::Impossible, text)
+            }
+            // Another one goes on.
+            Err(error @ BrokerError::Moving) => Refusal(Why::Busy, error.to_string()),
+            Err(error) => failed(error),
         }
     }
 }

@@ -80,6 +80,8 @@ pub(super) enum Why {
     Busy,
     /// It can't be here.
     Impossible,
+    /// That handover was begun and taken back: this side serves, and goes on from there.
+    TakenBack,
     /// This side failed.
     Failed,
 }

@@ -65,6 +65,9 @@ pub enum SourceError {
         /// Whether it may work later.
         busy: bool,
     },
+    /// It was asked for the receipt of a handover that it took back.
+    #[error("{0} took that handover back and serves")]
+    TakenBack(SourceUrl),
 }
 
 /// A running broker, by its data port.
@@ -150,7 +153,8 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// If it can't be reached, or did not let go of that snapshot.
+    /// If it can't be reached, or did not let go of that snapshot: `TakenBack` if it remembers
+    /// that, and so goes on from what is in it.
     ///
     /// # Cancel safety
     ///
@@ -216,6 +220,10 @@ impl Source {
 fn refusal(url: &SourceUrl, reply: Reply) -> SourceError {
     let url = url.clone();
     match reply {
+        Reply::Refused {
+            why: Why::TakenBack,
+            ..
+        } => SourceError::TakenBack(url),
         Reply::Refused { why, text } => SourceError::Refused {
             url,
             text,

@@ -48,6 +48,7 @@ impl Turned {
             Self::Told(Why::Version) => "version",
             Self::Told(Why::Busy) => "busy",
             Self::Told(Why::Impossible) => "impossible",
+            Self::Told(Why::TakenBack) => "taken-back",
             Self::Told(Why::Failed) => "failed",
             Self::NothingAsked => "nothing-asked",
         }

@@ -16,13 +16,13 @@ use pop_store::{Durability, Store, WriteBatch, table::get_value};
 use std::sync::Arc;
 
 pub(crate) use receipt::Receipt;
-pub(crate) use record::Owner;
 pub use record::Retired;
+pub(crate) use record::{Filling, Owner};
 pub use step::Step;
 pub(crate) use step::{finish, undo};
 
 use crate::space::{SEALS, SPACE, SpaceMeta};
-use record::{OWNER, RETIRED, UNDONE};
+use record::{BEGUN, Begun, FILLING, OWNER, RETIRED, UNDONE};
 
 /// What the rows of a folder say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub(crate) enum Standing {
         /// The digest of its receipt.
         receipt: String,
     },
-    /// The content has another owner.
-    Retired(Box<Retired>),
+    /// The content has another owner; it was of this epoch.
+    Retired(Box<Retired>, Epoch),
 }
 
 /// A folder that may not be served.
@@ -106,7 +106,7 @@ fn decide(owner: Owner, retired: Option<Retired>, seal: Option<(Seal, SpaceMeta)
                 ..adopted(&seal)
             }),
         },
-        (_, Some(retired)) => Standing::Retired(Box::new(retired)),
+        (_, Some(retired)) => Standing::Retired(Box::new(retired), Epoch(owner.epoch)),
         (_, None) => Standing::Own(owner),
     }
 }
@@ -119,6 +119,7 @@ pub(crate) struct Rows {
     // The last mark that was taken back.
     undone: Option<Retired>,
     seal: Option<(Seal, SpaceMeta)>,
+    filling: Option<Filling>,
 }
 
 impl Rows {
@@ -149,11 +150,19 @@ impl Rows {
             retired: get_value(store.as_ref(), SEALS, &RETIRED).await?,
             undone: get_value(store.as_ref(), SEALS, &UNDONE).await?,
             seal,
+            filling: get_value(store.as_ref(), SEALS, &FILLING).await?,
         })
     }
 
     pub(crate) fn standing(&self) -> Standing {
         decide(self.owner, self.retired.clone(), self.seal.clone())
+    }
+
+    /// Whether what was installed last came from there, over the data port.
+    pub(crate) fn came_from(&self, url: &str) -> bool {
+        let seal = self.seal.as_ref().map(|(seal, _)| seal.snapshot);
+        let filling = self.filling.as_ref();
+        filling.is_some_and(|it| it.from == url && Some(it.snapshot) == seal)
     }
 
     /// What was handed over to this folder and became its own, and the digest of its receipt.
@@ -173,13 +182,29 @@ pub(crate) async fn standing(store: &Arc<dyn Store>) -> pop_store::Result<Standi
     Ok(Rows::read(store).await?.standing())
 }
 
-/// The epoch of whoever owns the content of a store.
+/// Notes on the side of a source which handover it begins, so that it can say later that it
+/// took that back. On `Ok` that survives a power cut.
+pub(crate) async fn note_begun(store: &dyn Store, snapshot: SnapshotId) -> pop_store::Result<()> {
+    let mut batch = WriteBatch::new();
+    batch.put(SEALS, BEGUN, Begun(snapshot).encode());
+    store.write(batch, Durability::Synced).await
+}
+
+/// The handover that was begun last by whoever owns the content now.
 ///
 /// # Errors
 ///
-/// The store's, or rows that can't be read.
-pub(crate) async fn epoch(store: &Arc<dyn Store>) -> pop_store::Result<Epoch> {
-    Ok(standing(store).await?.epoch())
+/// The store's, or a row that can't be read.
+pub(crate) async fn begun(store: &dyn Store) -> pop_store::Result<Option<SnapshotId>> {
+    let begun: Option<Begun> = get_value(store, SEALS, &BEGUN).await?;
+    Ok(begun.map(|it| it.0))
+}
+
+/// Notes where a folder is about to be filled from. On `Ok` that survives a power cut.
+pub(crate) async fn note_filling(store: &dyn Store, filling: &Filling) -> pop_store::Result<()> {
+    let mut batch = WriteBatch::new();
+    batch.put(SEALS, FILLING, filling.encode());
+    store.write(batch, Durability::Synced).await
 }
 
 impl Standing {
@@ -197,7 +222,7 @@ impl Standing {
             Self::Awaiting { seal, .. } => Err(NotOwner::Awaiting {
                 snapshot: seal.snapshot,
             }),
-            Self::Retired(retired) => Err(retired.as_ref().into()),
+            Self::Retired(retired, _) => Err(retired.as_ref().into()),
         }
     }
 
@@ -206,8 +231,18 @@ impl Standing {
         Epoch(match self {
             Self::Own(owner) | Self::Copy(owner) => owner.epoch,
             Self::Awaiting { seal, .. } => seal.epoch.0,
-            Self::Retired(retired) => retired.epoch,
+            Self::Retired(retired, _) => retired.epoch,
         })
+    }
+
+    /// What a copy of the content is of. One that has another owner, or is not known to have
+    /// none, does not pass for that owner's.
+    pub(crate) fn content_epoch(&self) -> Epoch {
+        match self {
+            Self::Own(owner) | Self::Copy(owner) => Epoch(owner.epoch),
+            Self::Awaiting { seal, .. } => Epoch(seal.epoch.0.saturating_sub(1)),
+            Self::Retired(_, epoch) => *epoch,
+        }
     }
 }
 
@@ -222,8 +257,9 @@ fn adopted(seal: &Seal) -> Owner {
 /// content before.
 pub(crate) fn put_owner(batch: &mut WriteBatch, owner: &Owner) {
     batch.put(SEALS, OWNER, owner.encode());
-    batch.delete(SEALS, RETIRED);
-    batch.delete(SEALS, UNDONE);
+    for of_before in [RETIRED, UNDONE, BEGUN, FILLING] {
+        batch.delete(SEALS, of_before);
+    }
 }
 
 /// Marks a folder as not to be served any more. On `Ok` the mark survives a power cut.
@@ -251,4 +287,4 @@ impl From<&Retired> for NotOwner {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

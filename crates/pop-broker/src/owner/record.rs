@@ -13,6 +13,10 @@ pub(super) const OWNER: Bytes = Bytes::from_static(b"owner");
 pub(super) const RETIRED: Bytes = Bytes::from_static(b"retired");
 /// The key of the last [`Retired`] that was taken back.
 pub(super) const UNDONE: Bytes = Bytes::from_static(b"undone");
+/// The key of the last handover that was begun: a snapshot id.
+pub(super) const BEGUN: Bytes = Bytes::from_static(b"begun");
+/// The key of [`Filling`].
+pub(super) const FILLING: Bytes = Bytes::from_static(b"filling");
 
 /// Whose the content of a folder is. A folder that was never filled from elsewhere nor
 /// handed over has none: its epoch is 0.
@@ -37,6 +41,47 @@ pub struct Retired {
     pub snapshot: SnapshotId,
     /// What lets the new owner begin.
     pub receipt: [u8; 16],
+}
+
+/// What a folder is being filled with, or was filled with last, over the data port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filling {
+    /// Which snapshot.
+    pub(crate) snapshot: SnapshotId,
+    /// The URL of its source, as it was typed.
+    pub(crate) from: String,
+}
+
+impl StoredValue for Filling {
+    const WHAT: &'static str = "source of a bootstrap";
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.put_u128(self.snapshot.0);
+        write_bytes(out, self.from.as_bytes());
+    }
+
+    fn read(reader: &mut Reader) -> Result<Self, CodecError> {
+        Ok(Self {
+            snapshot: snapshot(reader)?,
+            from: reader.text("from")?,
+        })
+    }
+}
+
+/// The handover that a source began last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Begun(pub(super) SnapshotId);
+
+impl StoredValue for Begun {
+    const WHAT: &'static str = "begun handover";
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.put_u128(self.0.0);
+    }
+
+    fn read(reader: &mut Reader) -> Result<Self, CodecError> {
+        snapshot(reader).map(Self)
+    }
 }
 
 impl StoredValue for Owner {
@@ -90,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn both_rows_keep_their_bytes() {
+    fn all_rows_keep_their_bytes() {
         let owner = Owner {
             epoch: 3,
             adopted: Some(SnapshotId(7)),
@@ -114,5 +159,18 @@ mod tests {
             "01000000016200000000000000090000000000000003000000000000000000000000000000070505050505050505050505050505050549c65d03"
         );
         assert_eq!(Retired::decode(bytes), Ok(retired));
+        let bytes = Begun(SnapshotId(7)).encode();
+        assert_eq!(hex(&bytes), "010000000000000000000000000000000751c31b5d");
+        assert_eq!(Begun::decode(bytes), Ok(Begun(SnapshotId(7))));
+        let filling = Filling {
+            snapshot: SnapshotId(7),
+            from: "tcp://a:1".into(),
+        };
+        let bytes = filling.encode();
+        assert_eq!(
+            hex(&bytes),
+            "0100000000000000000000000000000007000000097463703a2f2f613a31557c8a9e"
+        );
+        assert_eq!(Filling::decode(bytes), Ok(filling));
     }
 }

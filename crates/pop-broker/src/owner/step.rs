@@ -37,7 +37,7 @@ pub(crate) async fn finish(
         (Standing::Own(_), Some((seal, receipt))) => {
             (seal.clone(), receipt.to_owned(), Step::DoneBefore)
         }
-        (Standing::Retired(retired), _) => return Err(NotOwner::from(retired.as_ref()).into()),
+        (Standing::Retired(retired, _), _) => return Err(NotOwner::from(retired.as_ref()).into()),
         _ => return Err(NotOwner::Nothing("this folder waits for no receipt").into()),
     };
     if receipt.is_some_and(|it| it.digest() != digest) {
@@ -61,7 +61,7 @@ pub(crate) async fn finish(
 pub(crate) async fn undo(store: &Arc<dyn Store>) -> Result<(u64, Step), BrokerError> {
     let rows = Rows::read(store).await?;
     let retired = match (rows.standing(), rows.undone) {
-        (Standing::Retired(retired), _) => *retired,
+        (Standing::Retired(retired, _), _) => *retired,
         (Standing::Own(owner), Some(undone)) if owner.epoch == above(&undone) => {
             return Ok((owner.epoch, Step::DoneBefore));
         }

@@ -5,7 +5,7 @@ use pop_store::MemStore;
 use super::*;
 use crate::space::{KEYSPACES, snapshot_ref};
 
-fn seal(id: u128, epoch: u64, handover: Option<Receipt>) -> (Seal, SpaceMeta) {
+pub(crate) fn seal(id: u128, epoch: u64, handover: Option<Receipt>) -> (Seal, SpaceMeta) {
     let mut meta = SpaceMeta::copy("memory", 0);
     meta.handover = handover.map(Receipt::digest);
     let at = snapshot_ref(SnapshotId(id), Epoch(epoch), &meta);
@@ -49,7 +49,9 @@ fn what_was_installed_last_decides() {
     let own = decide(adopted, None, Some(seal(7, 3, Some(Receipt([1; 16])))));
     assert_eq!(own, Standing::Own(adopted));
     let gone = decide(adopted, Some(mark()), Some(seal(7, 3, None)));
-    assert_eq!(gone, Standing::Retired(Box::new(mark())));
+    assert_eq!(gone, Standing::Retired(Box::new(mark()), Epoch(3)));
+    // What is there is not what the owner of epoch 4 has.
+    assert_eq!((gone.epoch(), gone.content_epoch()), (Epoch(4), Epoch(3)));
 }
 
 #[test]
@@ -66,9 +68,16 @@ fn a_retired_folder_says_where_since_when_and_how_to_undo() {
     }
 }
 
-async fn store_with(seal: &(Seal, SpaceMeta)) -> Arc<dyn Store> {
+async fn new_store_with(seal: &(Seal, SpaceMeta)) -> Arc<dyn Store> {
+    let store = MemStore::new(&KEYSPACES);
+    store_with(&store, seal).await;
+    Arc::new(store)
+}
+
+/// Fills a store, as a session does.
+pub(crate) async fn store_with(store: &MemStore, seal: &(Seal, SpaceMeta)) {
     let from = MemStore::new(&KEYSPACES);
-    let to: Arc<dyn Store> = Arc::new(MemStore::new(&KEYSPACES));
+    let to: Arc<dyn Store> = Arc::new(store.clone());
     let options = kv_restore::Options::default();
     let dumper = kv_restore::Dumper::new(
         options,
@@ -89,7 +98,6 @@ async fn store_with(seal: &(Seal, SpaceMeta)) -> Arc<dyn Store> {
     );
     let session = restorer.restore(at, &[source]).unwrap();
     session.outcome().await.unwrap();
-    to
 }
 
 // Catches: any receipt is taken, the second time too; the epoch stays that of before; what was
@@ -97,7 +105,7 @@ async fn store_with(seal: &(Seal, SpaceMeta)) -> Arc<dyn Store> {
 #[tokio::test]
 async fn what_was_handed_over_begins_with_its_receipt_alone() {
     let receipt = Receipt([9; 16]);
-    let store = store_with(&seal(7, 3, Some(receipt))).await;
+    let store = new_store_with(&seal(7, 3, Some(receipt))).await;
     let wrong = finish(&store, Some(Receipt([8; 16]))).await.unwrap_err();
     assert!(wrong.to_string().contains("not the receipt"), "{wrong}");
     assert!(standing(&store).await.unwrap().admit().is_err());
@@ -135,7 +143,7 @@ async fn a_folder_that_is_taken_back_is_ahead_of_the_one_that_had_it() {
 // an undo that is remembered of a content that was replaced.
 #[tokio::test]
 async fn a_copy_was_neither_finished_nor_taken_back() {
-    let store = store_with(&seal(7, 3, None)).await;
+    let store = new_store_with(&seal(7, 3, None)).await;
     let not_undone = async || {
         let error = undo(&store).await.unwrap_err();
         assert!(error.to_string().contains("not handed over"), "{error}");

@@ -16,4 +16,4 @@ mod source;
 pub use copy::{Copied, CopyOptions, copy};
 pub use location::{Location, LocationError};
 pub use manifest::{KeyspaceManifest, Manifest, moment};
-pub use source::{Source, SourceError, installed};
+pub use source::{Source, SourceError, Whose, installed};

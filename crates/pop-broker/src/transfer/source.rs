@@ -11,7 +11,7 @@ use pop_store::{Snapshot, Store, StoreExt, table::META};
 
 use super::file::BackupFile;
 use crate::{
-    owner,
+    owner::{self, NotOwner},
     space::{SEALS, SpaceMeta, snapshot_ref},
 };
 
@@ -45,9 +45,22 @@ pub enum SourceError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] pop_store::Error),
+    /// Its content has another owner, or may have one.
+    #[error("{0}. To copy what is left here all the same, add --not-owned")]
+    NotOwner(NotOwner),
     /// It can't be served.
     #[error("the source can't be served: {}", .0.detail)]
     Offer(Failure),
+}
+
+/// Whose content is to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// That of a folder that may be served. What was handed over is older than what its new
+    /// owner has.
+    Owner,
+    /// That of any folder. The copy does not pass for the owner's.
+    Anybody,
 }
 
 impl Source {
@@ -76,11 +89,12 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Those of the store, and `NotOwner`.
     pub async fn of_store(
         store: &Arc<dyn Store>,
         now_unix_ms: i64,
         over: Option<&Seal>,
+        whose: Whose,
     ) -> Result<Self, SourceError> {
         // What a killed broker wrote last is durable before its copy is: otherwise a power
         // cut could take it from under a snapshot that is called the same.
@@ -88,7 +102,11 @@ impl Source {
         let snapshot = store.snapshot().await?;
         // A broker draws an incarnation at each start, and each restore leaves a seal.
         let id = digest(snapshot.as_ref(), &[META, SEALS]).await?.sum();
-        let epoch = owner::epoch(store).await?;
+        let standing = owner::standing(store).await?;
+        if let (Whose::Owner, Err(error)) = (whose, standing.admit()) {
+            return Err(SourceError::NotOwner(error));
+        }
+        let epoch = standing.content_epoch();
         let meta = SpaceMeta::copy(store.name(), now_unix_ms);
         let at = snapshot_ref(SnapshotId(id), epoch, &meta);
         Self::offer(store.as_ref(), snapshot, above(at, over))

@@ -16,7 +16,7 @@ use kv_restore::{
 use pop_broker::{
     space::{KEYSPACES, SEALS},
     transfer::{
-        CopyOptions, Source, copy,
+        CopyOptions, Source, Whose, copy,
         file::{BackupError, BackupFile, Begun, Draft},
         installed,
     },
@@ -86,7 +86,9 @@ impl Place {
     }
 
     async fn source(&self) -> Source {
-        Source::of_store(&self.store, NOW, None).await.unwrap()
+        Source::of_store(&self.store, NOW, None, Whose::Owner)
+            .await
+            .unwrap()
     }
 
     /// Opens the draft and copies what is missing in it.

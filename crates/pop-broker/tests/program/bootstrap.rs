@@ -316,6 +316,32 @@ async fn a_folder_that_is_taken_back_can_not_be_overwritten_by_the_one_that_had_
     assert!(ask(&owner, &["topic", "list"]).contains("orders"));
 }
 
+/// A copy of what was handed over is stale, and does not pass for the owner's.
+/// Catches: a backup of it that nobody is warned of; a copy of the epoch of the new owner.
+#[tokio::test]
+async fn a_folder_that_was_handed_over_is_copied_only_when_told() {
+    let bench = Bench::new();
+    let mut broker = source(&bench, &[]);
+    ask(&broker, &["topic", "create", "orders"]);
+    let next = to(&bench, "next");
+    done(&bootstrap(&url(&broker), &next, &["--handover"]));
+    broker.signal("KILL").unwrap();
+    broker.end(END_MAX).await.unwrap();
+    let (data, copy) = (bench.data(), to(&bench, "copy"));
+    let file = bench.path("a.backup");
+    let file = file.to_str().unwrap();
+    let backup = ["backup", "--from", &data, "--to", file];
+    let migrate = ["migrate", "--from", &data, "--to", &copy];
+    for command in [&backup, &migrate] {
+        refused(&run(command), 10, "--not-owned");
+        done(&run(&[&command[..], &["--not-owned"]].concat()));
+    }
+    let stale = serve_data(&bench, "copy");
+    for flags in [&["--replace"][..], &["--replace", "--handover"]] {
+        refused(&bootstrap(&url(&stale), &next, flags), 1, "former owner");
+    }
+}
+
 fn serve_data(bench: &Bench, folder: &str) -> Process {
     let data = bench.path(folder);
     let data = data.to_str().unwrap();
