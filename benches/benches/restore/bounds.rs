@@ -27,7 +27,9 @@ use super::{
 };
 
 const MIB: u64 = 1 << 20;
-const LIMIT: u64 = 50_000_000;
+// Those of the broker's data port.
+const LIMIT: u64 = 64 << 20;
+const CHUNK_BYTES: u32 = 128 << 10;
 const LIMITED_FOR: Duration = Duration::from_secs(10);
 
 /// Measures all of it on one backend, whose rows are in `from`.
@@ -197,8 +199,8 @@ async fn beside_others(backend: &str, source: &Source, target: Arc<dyn Store>) {
 async fn limited(backend: &str, source: &Source, target: Arc<dyn Store>) {
     let others = Others::start(Arc::clone(&target));
     let transport = Arc::new(Loopback(source.ours));
-    let limiter = Limiter::new(LIMIT);
-    let (restorer, session) = start(target, transport, Options::default(), limiter);
+    let options = Options::default().with_chunk_bytes(CHUNK_BYTES);
+    let (restorer, session) = start(target, transport, options, Limiter::new(LIMIT));
     let progress = session.progress();
     let mut first = progress.clone();
     let come = first.wait_for(|it| it.rows > 0).await;

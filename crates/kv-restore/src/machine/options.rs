@@ -12,7 +12,8 @@ pub struct Options {
     /// source, sent and not acknowledged, whatever credit it is given: a receiver that takes
     /// none of them must not have it read the whole snapshot into memory.
     pub window_bytes: u64,
-    /// About how many bytes of rows a chunk has.
+    /// About how many bytes of rows a chunk has: the smaller of what both sides say. A large
+    /// one is fast, and a small one lets others have their turn sooner.
     pub chunk_bytes: u32,
     /// Until the target has made room, or the source has found the snapshot.
     pub open_within: Duration,

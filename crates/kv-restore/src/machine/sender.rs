@@ -320,7 +320,9 @@ impl Sender {
             || Mutant::FlightNotBounded.is_on();
         let may_send = has_credit && has_room;
         if self.stage == Stage::Streaming && self.work.is_none() && !self.ended && may_send {
-            let bytes = usize::try_from(self.request.chunk_bytes).unwrap_or(usize::MAX);
+            // What the receiver asks for, and no more than this side reads in one go.
+            let bytes = self.request.chunk_bytes.min(self.options.chunk_bytes);
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             self.work(Work::Read, now, out, Action::Read(bytes));
         }
     }

@@ -146,6 +146,28 @@ fn s35_what_is_not_acknowledged_is_sent_again() {
     assert!(repeated.eq(vec![0; rig.chunks()]));
 }
 
+// Mutant: the size that is asked for is what is read.
+#[test]
+fn a_chunk_has_the_smaller_of_the_sizes_of_both_sides() {
+    for (asked, own, read) in [(1_000, 10, 10), (10, 1_000, 10)] {
+        let body = Body::Pull {
+            at: Box::new(at()),
+            resume: None,
+            credit: 1,
+            chunk_bytes: asked,
+        };
+        let request = Request::of(frame(body)).unwrap();
+        let mut core = Sender::new(request, Options::default().with_chunk_bytes(own));
+        core.handle(second(1), Event::Start);
+        let actions = core.handle(second(1), opened(Digest::default()));
+        let bytes = actions.into_iter().find_map(|it| match it {
+            Action::Read(bytes) => Some(bytes),
+            _ => None,
+        });
+        assert_eq!(bytes, Some(read));
+    }
+}
+
 #[test]
 fn s57_the_same_question_twice_is_one_dump() {
     let mut rig = Rig::streaming(1);
