@@ -185,7 +185,7 @@ impl Backup {
             let copied = self.copy(source, target, &draft).await;
             moved = Some(copied.map_err(|failure| {
                 failure.with(&format!(
-                    "; what is written stays in {}{PARTIAL}, and the same command goes on with it",
+                    "; what is written stays in {}{PARTIAL}, and the same command goes on with it if the source still has that snapshot",
                     to.display()
                 ))
             })?);

@@ -28,10 +28,18 @@ use super::{
     Exit, Failure, complain,
     progress::{Meter, Moved, amount},
 };
-use crate::server::draw;
+use crate::{
+    config::{self, LogFormat},
+    server::{self, draw},
+};
 
 /// Runs a command that waits for disks.
+///
+/// What goes on below is logged on stderr beside the bar: warnings, or what `POP_LOG` says.
 pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let filter = std::env::var("POP_LOG");
+    let filter = config::log_filter(filter.as_deref().unwrap_or("warn"))?;
+    server::log::start(filter, LogFormat::Text);
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::because(Exit::Failed, &error))?;
     runtime.block_on(work)
@@ -175,6 +183,12 @@ pub(super) fn not_moved(what: &str, error: &RestoreError) -> Failure {
         _ => Exit::Failed,
     };
     let failure = Failure::new(exit, text).advised(error);
+    let failure = match error.kind() {
+        ErrorKind::SourceGone => failure.with(
+            "; a broker keeps a snapshot for as long as --data-snapshot-age-max allows, 6 hours if it does not say: give it more, or choose a higher --rate",
+        ),
+        _ => failure,
+    };
     match error.kind() {
         ErrorKind::Commit(kv_restore::Switch::InDoubt) | ErrorKind::Stalled => failure,
         _ => failure.with("; what was there before is unchanged"),

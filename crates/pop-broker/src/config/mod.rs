@@ -12,4 +12,4 @@ mod file;
 mod settings;
 
 pub(crate) use choices::Choices;
-pub(crate) use settings::{LogFormat, Settings};
+pub(crate) use settings::{LogFormat, Settings, log_filter};

@@ -84,7 +84,7 @@ impl Settings {
             groups: groups.collect(),
             retention: choices.retention.map_or(Some(RETENTION), |age| age.0),
             cache: cache(&choices),
-            log: filter(choices.log.as_deref().unwrap_or(LOG))?,
+            log: log_filter(choices.log.as_deref().unwrap_or(LOG))?,
             log_format: choices.log_format.unwrap_or(LogFormat::Text),
             catalog,
         })
@@ -161,7 +161,7 @@ fn tls(choices: &Choices) -> Result<TlsChoice, Failure> {
     }
 }
 
-fn filter(text: &str) -> Result<EnvFilter, Failure> {
+pub(crate) fn log_filter(text: &str) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(text).map_err(|error| {
         let problem =
             format!("log filter {text:?}: {error}; for example info or warn,pop_broker=debug");

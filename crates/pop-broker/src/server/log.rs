@@ -7,7 +7,7 @@ use tracing_subscriber::{EnvFilter, fmt};
 use crate::config::LogFormat;
 
 /// Starts logging for the whole process.
-pub(super) fn start(filter: EnvFilter, format: LogFormat) {
+pub(crate) fn start(filter: EnvFilter, format: LogFormat) {
     let log = fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal())

@@ -1,6 +1,6 @@
 //! The life of a serving process: bind, open, serve, end.
 
-mod log;
+pub(crate) mod log;
 mod signal;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};

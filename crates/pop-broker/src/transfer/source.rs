@@ -1,6 +1,6 @@
 //! Where a content comes from: anything that a session can pull from.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kv_restore::{
     Admission, Dumper, Failure, Limiter, Offer, Options, PeerId, Seal, SnapshotId, SnapshotRef,
@@ -76,7 +76,7 @@ impl Source {
             at,
             peer,
             transport,
-            session: Options::default().with_reconnects(RECONNECTS),
+            session: patient().with_reconnects(RECONNECTS),
             _kept: kept,
         }
     }
@@ -164,13 +164,20 @@ impl Source {
     }
 }
 
-/// Bounds where both ends are in this process: whoever waits, waits for a disk.
-pub(super) fn local_options() -> Options {
+/// Bounds of a command, which has nothing else to do: whatever its own disk takes, it takes. A
+/// peer that is silent is given up as soon as by anybody.
+fn patient() -> Options {
     let mut options = Options::default();
-    let hour = std::time::Duration::from_secs(60 * 60);
+    let hour = Duration::from_secs(60 * 60);
     (options.open_within, options.commit_within) = (hour, hour);
     options.load_within = hour / 6;
-    options.tombstone = std::time::Duration::from_secs(1);
+    options
+}
+
+/// The same where both ends are in this process.
+pub(super) fn local_options() -> Options {
+    let mut options = patient();
+    options.tombstone = Duration::from_secs(1);
     options
 }
 
