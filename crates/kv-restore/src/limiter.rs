@@ -1,4 +1,4 @@
-//! The rate limit: one bucket that all sessions of a process share, set while they run.
+//! The rate limit: one bucket, which its clones share, set while sessions run.
 
 use std::{sync::Arc, time::Duration};
 

@@ -144,7 +144,7 @@ async fn s27_a_close_while_others_have_the_room_ends_the_session_that_waits_for_
     let room = Admission::new(1);
     let filled = async || {
         let room = room.clone();
-        let world = World::with(Options::default(), |it| it.with_admission(room));
+        let world = World::in_room(Options::default(), room, |it| it);
         world.fill(10).await;
         world
     };
