@@ -9,7 +9,10 @@ use bytes::Bytes;
 use pop_store::{Entry, Error, Keyspace, Outcome, Scan, Staging, Store};
 
 use crate::{
-    ErrorKind, Failure, Resume, Seal, SnapshotId, SnapshotRef, Switch, digest::above, fence,
+    ErrorKind, Failure, Resume, Seal, SnapshotId, SnapshotRef, Switch,
+    digest::above,
+    driver::{let_go, shielded},
+    fence,
     frame::Part,
 };
 
@@ -208,11 +211,14 @@ pub(crate) struct Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
+        // Here, because a panic of a call may be what drops it: a second one that got out
+        // would end the process.
         if let Some(staging) = &mut self.staging
             && self.keep.is_forgotten()
         {
-            staging.forget_checkpoint();
+            shielded(|| staging.forget_checkpoint());
         }
+        let_go(self.staging.take());
     }
 }
 
@@ -278,7 +284,7 @@ impl Load {
         }
         if error.kind() == pop_store::ErrorKind::NoSpace {
             // The room of what was loaded is needed: any other staging ends it.
-            drop(self.target.store.begin_replace(&[]).await);
+            let_go(self.target.store.begin_replace(&[]).await);
         }
         Err(not_done(error))
     }

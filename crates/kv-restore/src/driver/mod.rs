@@ -5,7 +5,11 @@ mod link;
 pub(crate) mod receive;
 pub(crate) mod send;
 
-use std::{future::pending, pin::Pin};
+use std::{
+    future::pending,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+};
 
 use tokio::{sync::watch, time::Instant};
 
@@ -14,6 +18,19 @@ use crate::machine::{Now, Stop};
 /// Work that is under way. What it needs it owns and gives back with its result, so that
 /// waiting for several things at once loses nothing.
 pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Does something with what is a store's or a transport's that can't fail. If it panics, that
+/// changes no outcome and keeps nothing else from being given back.
+pub(crate) fn shielded(what: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(what)).is_err() {
+        tracing::error!("the store or the transport panicked as something was given back to it");
+    }
+}
+
+/// Drops what is a store's or a transport's, or has something of one.
+pub(crate) fn let_go<T>(theirs: T) {
+    shielded(|| drop(theirs));
+}
 
 /// Waits for work, if there is any, and clears it.
 async fn done<T>(work: &mut Option<Work<T>>) -> T {

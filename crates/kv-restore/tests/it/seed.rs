@@ -8,7 +8,7 @@ use pop_store::testkit::{Call, Effect, Fault};
 use tokio::time::Instant;
 
 use crate::{
-    kit::{Trouble, World, at, failed, in_steps, leader, until_hung, write},
+    kit::{Trouble, World, at, failed, in_steps, leader, rows_of, until_hung, write},
     naive,
 };
 
@@ -147,24 +147,52 @@ async fn s08_a_commit_in_doubt_is_said_to_be_in_doubt_and_the_reopened_store_dec
         let error = failed(world.restored().await, doubt);
         assert_eq!(error.retry(), Retry::Never);
         let reopened = world.target.take_crashed().unwrap();
-        let rows = crate::kit::rows_of(&reopened).await;
+        let rows = rows_of(&reopened).await;
         let installed = rows == world.source_rows().await;
         assert_eq!(installed, effect == Effect::Happened);
     }
 }
 
+// Mutants: the drop of the staging ends the task before its outcome is told, or the process;
+// the place of a session is lost with it.
 #[tokio::test(start_paused = true)]
-async fn s09_a_failure_is_told_with_its_first_error_whatever_its_cleanup_does() {
+async fn s09_a_staging_whose_drop_panics_changes_no_outcome_and_keeps_no_room() {
+    let effect = Effect::DidNotHappen;
+    let faults = [
+        (Fault::Refuse, ErrorKind::Staging),
+        (Fault::Full, ErrorKind::NoSpace),
+        (Fault::Hang(effect), ErrorKind::Stalled),
+        (Fault::Panic(effect), ErrorKind::TaskLost),
+    ];
+    for (fault, kind) in faults {
+        let world = World::filled().await;
+        world.faults.arm(Call::Load, 2, fault);
+        world.faults.arm(Call::Drop, 1, Fault::Panic(effect));
+        let error = failed(world.restored().await, kind);
+        assert_eq!(world.faults.injected_count(), 2, "{fault:?}");
+        assert_eq!(world.admission.free(), 2, "{fault:?}");
+        world.faults.release();
+        world.heals(&error).await;
+    }
+}
+
+// Mutant: the drop of the staging ends the task before its outcome is told.
+#[tokio::test(start_paused = true)]
+async fn s09_what_a_store_that_is_gone_could_not_clean_up_is_no_hindrance_to_the_next_open() {
     let world = World::filled().await;
-    // The store is gone, so that the staging can't be given back properly either.
-    let fault = Fault::Crash {
-        effect: Effect::DidNotHappen,
-        keep: usize::MAX,
-    };
-    world.faults.arm(Call::Load, 2, fault);
+    let before = world.target_rows().await;
+    let (effect, keep) = (Effect::DidNotHappen, usize::MAX);
+    world
+        .faults
+        .arm(Call::Load, 2, Fault::Crash { effect, keep });
+    world.faults.arm(Call::Drop, 1, Fault::Panic(effect));
     let error = failed(world.restored().await, ErrorKind::Staging);
     assert_eq!(error.phase(), Phase::Receiving);
     assert_eq!(world.restorer.live(), None);
+    let reopened = world.target.take_crashed().unwrap();
+    assert_eq!(rows_of(&reopened).await, before);
+    world.restored_in(reopened.clone()).await.unwrap();
+    assert_eq!(rows_of(&reopened).await, world.source_rows().await);
 }
 
 #[test]
