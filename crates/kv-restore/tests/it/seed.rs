@@ -1,14 +1,17 @@
 //! The seed: a restore whose start fails must not be handed out for ever; and its siblings,
 //! each another place at which the ancestor leaves somebody waiting.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use kv_restore::{Backoff, ErrorKind, Phase, RestoreError, Retry, SnapshotRef, Switch};
-use pop_store::testkit::{Call, Effect, Fault};
+use pop_store::{
+    Durability, Store, WriteBatch,
+    testkit::{Call, Effect, Fault},
+};
 use tokio::time::Instant;
 
 use crate::{
-    kit::{Trouble, World, at, failed, in_steps, leader, rows_of, until_hung, write},
+    kit::{SEALS, Trouble, World, at, failed, in_steps, leader, rows_of, until_hung, write},
     naive,
 };
 
@@ -218,30 +221,45 @@ fn s10_a_runtime_that_shuts_down_answers_every_waiter() {
     assert_eq!(world.restorer.live(), None);
 }
 
+// Mutants: FenceIgnored; the seal is not synced with the content.
 #[tokio::test(start_paused = true)]
-async fn s11_s15_what_is_installed_is_not_copied_again() {
+async fn s11_a_step_after_an_install_fails_by_itself_and_its_retry_copies_nothing() {
+    let (effect, keep) = (Effect::DidNotHappen, 0);
+    for fault in [Fault::Refuse, Fault::Crash { effect, keep }] {
+        let world = World::filled().await;
+        let session = world.restore(at(1, 1, 10)).unwrap();
+        let installed = session.outcome().await.unwrap();
+        // The caller notes the install in a row of its own, and that fails.
+        world.faults.arm(Call::Write, 1, fault);
+        let mut note = WriteBatch::new();
+        note.put(SEALS, "note".into(), "installed".into());
+        let noted = world.target.write(note, Durability::Synced).await;
+        assert!(noted.is_err());
+        assert_eq!(session.outcome().await.unwrap(), installed);
+        // It tries the whole of it again, maybe in a process that remembers nothing.
+        let connects = world.way.connects.load(Ordering::Relaxed);
+        let left = world.target.take_crashed();
+        let store = left.unwrap_or_else(|| world.target.inner().clone());
+        let again = world.restored_in(store.clone()).await.unwrap();
+        assert!(again.already, "{fault:?}");
+        assert_eq!(again.seal, installed.seal);
+        assert_eq!(world.way.connects.load(Ordering::Relaxed), connects);
+        assert_eq!(rows_of(&store).await, world.source_rows().await);
+    }
+}
+
+// Mutant: FenceIgnored.
+#[tokio::test(start_paused = true)]
+async fn s15_what_is_installed_is_not_copied_again() {
     let world = World::filled().await;
     let first = world.restored().await.unwrap();
     assert!(!first.already);
-    // What comes after an install may fail and be tried again, from the request on.
-    let (begins, connects) = (
-        world.begins(),
-        world
-            .way
-            .connects
-            .load(std::sync::atomic::Ordering::Relaxed),
-    );
+    let copied = (world.begins(), world.way.connects.load(Ordering::Relaxed));
     let second = world.restored().await.unwrap();
     assert!(second.already);
     assert_eq!(second.seal, first.seal);
-    assert_eq!(world.begins(), begins);
-    assert_eq!(
-        world
-            .way
-            .connects
-            .load(std::sync::atomic::Ordering::Relaxed),
-        connects
-    );
+    let now = (world.begins(), world.way.connects.load(Ordering::Relaxed));
+    assert_eq!(now, copied);
 }
 
 #[tokio::test(start_paused = true)]
