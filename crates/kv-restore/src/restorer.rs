@@ -201,24 +201,12 @@ impl Restorer {
     }
 
     fn check(&self, request: &Request) -> Result<(), RestoreError> {
-        let nobody = PeerId::new("nobody");
-        let peer = request.sources.first();
-        let flaw = match peer {
-            None => Some("no source is named".to_owned()),
-            Some(_) => self.target.keyspaces(&request.at).err(),
-        };
-        let Some(flaw) = flaw else {
-            return Ok(());
-        };
-        let failure = Failure::new(ErrorKind::Protocol, flaw);
-        let peer = peer.unwrap_or(&nobody);
-        Err(RestoreError::new(
-            &request.at,
-            peer,
-            None,
-            Phase::Queued,
-            failure,
-        ))
+        let known = self.target.keyspaces(&request.at);
+        known.map(drop).map_err(|flaw| {
+            let failure = Failure::new(ErrorKind::Protocol, flaw);
+            let peer = request.source(0);
+            RestoreError::new(&request.at, &peer, None, Phase::Queued, failure)
+        })
     }
 
     fn start(&self, completer: Completer, asked: Asked) {

@@ -3,7 +3,10 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use kv_restore::{Backoff, ErrorKind, Phase, RestoreError, Retry, SnapshotRef, Switch};
+use kv_restore::{
+    Backoff, ErrorKind, Phase, Request, RestoreError, Retry, SessionId, SnapshotRef, Switch,
+    registry::Registry,
+};
 use pop_store::{
     Durability, Store, WriteBatch,
     testkit::{Call, Effect, Fault},
@@ -276,6 +279,14 @@ async fn s12_a_request_that_can_not_be_read_is_refused_without_a_session() {
     }
     let error = world.restorer.restore(at(1, 1, 10), &[]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
+    // Also where nobody looks at it before.
+    let nobody = Request {
+        at: at(1, 1, 10).into(),
+        sources: [].into(),
+        hold: false,
+    };
+    let error = Registry::default().enter(nobody, SessionId(1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
     let mut bytes = at(1, 1, 10).to_bytes().to_vec();
     bytes[20] ^= 1;
     assert!(SnapshotRef::from_bytes(&bytes).is_err());
