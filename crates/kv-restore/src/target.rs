@@ -52,6 +52,10 @@ impl Target {
     /// The next staging of the store holds all rows up to here already, from a session that
     /// another process did not bring to its end. A source with other rows there refuses, and
     /// the session fails as [`Damage::Resume`](crate::Damage::Resume).
+    ///
+    /// It is for stores that can't resume by themselves. One that
+    /// [can](pop_store::Capabilities::resumable_replace) says itself what it holds, and this is
+    /// not looked at.
     #[must_use]
     pub fn resuming(mut self, begun: Resume) -> Self {
         self.begun = Some(begun);
