@@ -224,7 +224,7 @@ fn s10_a_runtime_that_shuts_down_answers_every_waiter() {
     assert_eq!(world.restorer.live(), None);
 }
 
-// Mutants: FenceIgnored; the seal is not synced with the content.
+// Mutant: FenceIgnored.
 #[tokio::test(start_paused = true)]
 async fn s11_a_step_after_an_install_fails_by_itself_and_its_retry_copies_nothing() {
     let (effect, keep) = (Effect::DidNotHappen, 0);
@@ -279,7 +279,7 @@ async fn s12_a_request_that_can_not_be_read_is_refused_without_a_session() {
     }
     let error = world.restorer.restore(at(1, 1, 10), &[]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
-    // Also where nobody looks at it before.
+    // Also of a registry without a restorer around it.
     let nobody = Request {
         at: at(1, 1, 10).into(),
         sources: [].into(),
