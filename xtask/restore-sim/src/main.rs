@@ -23,10 +23,13 @@ use kv_restore_sim::{Report, driver, run};
 #[cfg(feature = "mutants")]
 const OF_TASKS: [Mutant; 2] = [Mutant::TurnNotTaken, Mutant::ToldBeforeReleased];
 
+/// Says what is wrong, if anything is.
+#[cfg(feature = "mutants")]
+type Check = fn() -> Option<String>;
+
 /// Those that no schedule can show, and what shows them.
 #[cfg(feature = "mutants")]
-const BY_THEMSELVES: [(Mutant, fn() -> Option<String>); 1] =
-    [(Mutant::ResumeNotCompared, resume::on_other_rows)];
+const BY_THEMSELVES: [(Mutant, Check); 1] = [(Mutant::ResumeNotCompared, resume::on_other_rows)];
 
 #[derive(Debug, Parser)]
 struct Args {
