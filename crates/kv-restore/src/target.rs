@@ -11,7 +11,7 @@ use pop_store::{Entry, Error, Keyspace, Outcome, Scan, Staging, Store};
 use crate::{
     ErrorKind, Failure, Resume, Seal, SnapshotId, SnapshotRef, Switch,
     digest::above,
-    driver::{let_go, shielded},
+    driver::{let_go, shielded, swept},
     fence,
     frame::Part,
 };
@@ -287,8 +287,9 @@ impl Load {
             return Err(Failure::of_store(ErrorKind::Commit(Switch::InDoubt), error));
         }
         if error.kind() == pop_store::ErrorKind::NoSpace {
-            // The room of what was loaded is needed: any other staging ends it.
-            let_go(self.target.store.begin_replace(&[]).await);
+            // The room of what was loaded is needed: any other staging ends it. Whatever
+            // becomes of that, the first error is the one that is told.
+            swept(self.target.store.begin_replace(&[])).await;
         }
         Err(not_done(error))
     }

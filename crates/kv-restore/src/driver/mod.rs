@@ -6,14 +6,22 @@ pub(crate) mod receive;
 pub(crate) mod send;
 
 use std::{
-    future::pending,
+    future::{pending, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    task::Poll,
+    time::Duration,
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use crate::machine::{Now, Stop};
+
+// A switch that failed is not told later than this for it.
+const SWEPT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Work that is under way. What it needs it owns and gives back with its result, so that
 /// waiting for several things at once loses nothing.
@@ -30,6 +38,19 @@ pub(crate) fn shielded(what: impl FnOnce()) {
 /// Drops what is a store's or a transport's, or has something of one.
 pub(crate) fn let_go<T>(theirs: T) {
     shielded(|| drop(theirs));
+}
+
+/// Waits for a call of a store that only cleans up, as long as that is worth it.
+pub(crate) async fn swept<T>(call: impl Future<Output = T>) {
+    let mut call = Box::pin(call);
+    let polled = poll_fn(|cx| {
+        let poll = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx).map(let_go)));
+        poll.unwrap_or(Poll::Ready(()))
+    });
+    if timeout(SWEPT_WITHIN, polled).await.is_err() {
+        tracing::warn!("what a full disk left could not be swept in time");
+    }
+    let_go(call);
 }
 
 /// Waits for work, if there is any, and clears it.

@@ -182,6 +182,20 @@ async fn s09_a_staging_whose_drop_panics_changes_no_outcome_and_keeps_no_room() 
     }
 }
 
+// Mutants: a panic of the sweep is what is told; it is waited for until the switch is stalled.
+#[tokio::test(start_paused = true)]
+async fn s09_a_full_disk_is_told_whatever_becomes_of_the_sweep_that_it_needs() {
+    let effect = Effect::DidNotHappen;
+    for fault in [Fault::Refuse, Fault::Panic(effect), Fault::Hang(effect)] {
+        let world = World::filled().await;
+        world.faults.arm(Call::Publish, 1, Fault::Full);
+        world.faults.arm(Call::BeginReplace, 2, fault);
+        let error = failed(world.restored().await, ErrorKind::NoSpace);
+        assert_eq!(world.faults.injected_count(), 2, "{fault:?}");
+        world.heals(&error).await;
+    }
+}
+
 // Mutant: the drop of the staging ends the task before its outcome is told.
 #[tokio::test(start_paused = true)]
 async fn s09_what_a_store_that_is_gone_could_not_clean_up_is_no_hindrance_to_the_next_open() {
