@@ -30,7 +30,8 @@ use std::{
 };
 
 use kv_restore::{
-    Limiter, Options, PeerId, Restorer, RestorerOptions, Session, Target, transport::Transport,
+    Admission, Limiter, Options, PeerId, Restorer, RestorerOptions, Session, Target,
+    transport::Transport,
 };
 use pop_benches::{backends, cpu_seconds, now, open_with};
 use pop_store::Store;
@@ -85,7 +86,7 @@ fn start(
     let restorer = Restorer::new(
         Target::new(store).with_seals(SEALS),
         transport,
-        RestorerOptions::new(chance)
+        RestorerOptions::new(Admission::new(1), chance)
             .with_session(options)
             .with_limiter(limiter),
         transfers(),

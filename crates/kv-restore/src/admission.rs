@@ -1,4 +1,4 @@
-//! How many sessions of a process run at once.
+//! How many sessions run at once.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::SnapshotRef;
 
-/// The room for sessions in a process. Clones share it.
+/// The room for sessions. Clones share it, and nothing else does: what is to be bounded
+/// together, as all that a process receives, is given clones of one.
 #[derive(Clone, Debug)]
 pub struct Admission {
     permits: Arc<Semaphore>,

@@ -97,7 +97,9 @@ impl Offer {
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        self.dumper.0.state.lock().offers.remove(&self.id);
+        // Not under the lock: the last of a snapshot is the store's.
+        let ended = self.dumper.0.state.lock().offers.remove(&self.id);
+        drop(ended);
     }
 }
 
@@ -195,9 +197,10 @@ impl Dumper {
     pub fn close(&self) {
         let mut state = self.0.state.lock();
         state.closed = true;
-        state.offers.clear();
+        let offers = std::mem::take(&mut state.offers);
         drop(state);
         self.0.shutdown.send_replace(true);
+        drop(offers);
     }
 
     /// Serves one channel until its session is over, and says how that was.

@@ -1,4 +1,4 @@
-//! The rate limit: one bucket that all sessions of a process share, set while they run.
+//! The rate limit: one bucket, which its clones share, set while sessions run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -56,7 +56,7 @@ impl Limiter {
         Self::new(0)
     }
 
-    /// Changes the limit at once, also for those who wait.
+    /// Lets so many bytes a second pass from now on, also for those who wait; 0 is no limit.
     pub fn set(&self, bytes_per_second: u64) {
         let mut bucket = self.0.bucket.lock();
         bucket.pay(Instant::now(), false);

@@ -15,6 +15,14 @@ pub struct Request {
     pub hold: bool,
 }
 
+impl Request {
+    /// The source of this number, or the first one, to be named in an error.
+    pub(crate) fn source(&self, number: usize) -> PeerId {
+        let source = self.sources.get(number).or_else(|| self.sources.first());
+        source.cloned().unwrap_or_else(|| PeerId::new("nobody"))
+    }
+}
+
 /// What becomes of a request while another one is being worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {

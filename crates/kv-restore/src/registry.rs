@@ -62,14 +62,21 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If a higher epoch has spoken, the session that runs is newer, or the registry is closed.
+    /// If no source is named, a higher epoch has spoken, the session that runs is newer, or the
+    /// registry is closed.
     pub fn enter(&self, request: Request, id: SessionId) -> Result<Entered, RestoreError> {
-        let refuse = |kind: ErrorKind| {
+        let fail = |failure: Failure| {
             self.counts.refused();
-            let at = &request.at;
-            let failure = Failure::from(kind);
-            RestoreError::new(at, request.first(), None, Phase::Queued, failure)
+            let (at, peer) = (&request.at, request.source(0));
+            RestoreError::new(at, &peer, None, Phase::Queued, failure)
         };
+        let refuse = |kind: ErrorKind| fail(kind.into());
+        if request.sources.is_empty() {
+            return Err(fail(Failure::new(
+                ErrorKind::Protocol,
+                "no source is named",
+            )));
+        }
         let mut slot = self.slot.lock();
         if slot.closed {
             return Err(refuse(ErrorKind::Closed));
@@ -216,11 +223,9 @@ impl Completer {
 
     /// Ends the session: the slot is emptied and the waiters are told.
     pub fn finish(mut self, outcome: Result<Installed, (Phase, Failure)>) {
-        let source = self.progress.borrow().source;
-        let peer = self.request.sources.get(source);
-        let peer = peer.unwrap_or_else(|| self.request.first());
+        let peer = self.request.source(self.progress.borrow().source);
         let outcome = outcome.map_err(|(phase, failure)| {
-            RestoreError::new(&self.request.at, peer, Some(self.id), phase, failure)
+            RestoreError::new(&self.request.at, &peer, Some(self.id), phase, failure)
         });
         self.publish(outcome);
     }
@@ -248,22 +253,13 @@ impl Drop for Completer {
         }
         let phase = self.progress.borrow().phase;
         let failure = Failure::from(ErrorKind::TaskLost);
-        let (at, peer) = (&self.request.at, self.request.first());
+        let (at, peer) = (&self.request.at, self.request.source(0));
         self.publish(Err(RestoreError::new(
             at,
-            peer,
+            &peer,
             Some(self.id),
             phase,
             failure,
         )));
-    }
-}
-
-impl Request {
-    /// Who is asked first.
-    pub(crate) fn first(&self) -> &crate::PeerId {
-        self.sources
-            .first()
-            .expect("a request is made with at least one source")
     }
 }

@@ -38,9 +38,9 @@ pub type Chance = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub struct RestorerOptions {
     /// The bounds of its sessions.
     pub session: Options,
-    /// The room for sessions, shared by the restorers of a process.
+    /// The room for sessions, shared by all restorers that were given clones of it.
     pub admission: Admission,
-    /// The rate limit, shared in the same way.
+    /// The rate limit, shared in the same way; none unless one is given.
     pub limiter: Limiter,
     /// Until a session that waits for its turn gives up.
     pub queue_within: Duration,
@@ -51,12 +51,16 @@ pub struct RestorerOptions {
 }
 
 impl RestorerOptions {
-    /// The usual bounds.
+    /// The usual bounds, within the room that `admission` has.
+    ///
+    /// A restorer runs one session at a time. So it is the restorers with clones of one
+    /// admission that wait for each other: a process with many spaces makes one and gives each
+    /// of its restorers a clone.
     #[must_use]
-    pub fn new(chance: Chance) -> Self {
+    pub fn new(admission: Admission, chance: Chance) -> Self {
         Self {
             session: Options::default(),
-            admission: Admission::default(),
+            admission,
             limiter: Limiter::none(),
             queue_within: Duration::from_secs(60),
             close_within: Duration::from_secs(10),
@@ -71,14 +75,7 @@ impl RestorerOptions {
         self
     }
 
-    /// Shares the room for sessions.
-    #[must_use]
-    pub fn with_admission(mut self, admission: Admission) -> Self {
-        self.admission = admission;
-        self
-    }
-
-    /// Shares the rate limit.
+    /// Sets the rate limit, which clones of it share.
     #[must_use]
     pub fn with_limiter(mut self, limiter: Limiter) -> Self {
         self.limiter = limiter;
@@ -204,24 +201,12 @@ impl Restorer {
     }
 
     fn check(&self, request: &Request) -> Result<(), RestoreError> {
-        let nobody = PeerId::new("nobody");
-        let peer = request.sources.first();
-        let flaw = match peer {
-            None => Some("no source is named".to_owned()),
-            Some(_) => self.target.keyspaces(&request.at).err(),
-        };
-        let Some(flaw) = flaw else {
-            return Ok(());
-        };
-        let failure = Failure::new(ErrorKind::Protocol, flaw);
-        let peer = peer.unwrap_or(&nobody);
-        Err(RestoreError::new(
-            &request.at,
-            peer,
-            None,
-            Phase::Queued,
-            failure,
-        ))
+        let known = self.target.keyspaces(&request.at);
+        known.map(drop).map_err(|flaw| {
+            let failure = Failure::new(ErrorKind::Protocol, flaw);
+            let peer = request.source(0);
+            RestoreError::new(&request.at, &peer, None, Phase::Queued, failure)
+        })
     }
 
     fn start(&self, completer: Completer, asked: Asked) {

@@ -190,8 +190,8 @@ impl Session {
     fn lost(&self) -> RestoreError {
         let phase = self.progress.borrow().phase;
         let failure = Failure::from(ErrorKind::TaskLost);
-        let (at, peer) = (&self.request.at, self.request.first());
-        RestoreError::new(at, peer, Some(self.id), phase, failure)
+        let (at, peer) = (&self.request.at, self.request.source(0));
+        RestoreError::new(at, &peer, Some(self.id), phase, failure)
     }
 
     /// How far it has come, now and as it goes on.

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use pop_store::{Entry, Error, Keyspace, Outcome, Scan, Staging, Store};
 
 use crate::{
-    ErrorKind, Failure, Resume, Seal, SnapshotId, SnapshotRef, Switch, digest::above, fence,
+    ErrorKind, Failure, Resume, Seal, SnapshotId, SnapshotRef, Switch,
+    digest::above,
+    driver::{let_go, shielded, swept},
+    fence,
     frame::Part,
 };
 
@@ -49,6 +52,10 @@ impl Target {
     /// The next staging of the store holds all rows up to here already, from a session that
     /// another process did not bring to its end. A source with other rows there refuses, and
     /// the session fails as [`Damage::Resume`](crate::Damage::Resume).
+    ///
+    /// It is for stores that can't resume by themselves. One that
+    /// [can](pop_store::Capabilities::resumable_replace) says itself what it holds, and this is
+    /// not looked at.
     #[must_use]
     pub fn resuming(mut self, begun: Resume) -> Self {
         self.begun = Some(begun);
@@ -208,11 +215,14 @@ pub(crate) struct Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
+        // Here, because a panic of a call may be what drops it: a second one that got out
+        // would end the process.
         if let Some(staging) = &mut self.staging
             && self.keep.is_forgotten()
         {
-            staging.forget_checkpoint();
+            shielded(|| staging.forget_checkpoint());
         }
+        let_go(self.staging.take());
     }
 }
 
@@ -277,8 +287,9 @@ impl Load {
             return Err(Failure::of_store(ErrorKind::Commit(Switch::InDoubt), error));
         }
         if error.kind() == pop_store::ErrorKind::NoSpace {
-            // The room of what was loaded is needed: any other staging ends it.
-            drop(self.target.store.begin_replace(&[]).await);
+            // The room of what was loaded is needed: any other staging ends it. Whatever
+            // becomes of that, the first error is the one that is told.
+            swept(self.target.store.begin_replace(&[])).await;
         }
         Err(not_done(error))
     }

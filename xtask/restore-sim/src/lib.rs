@@ -18,6 +18,7 @@ pub mod driver;
 mod dump;
 mod net;
 mod plan;
+pub mod resume;
 mod target;
 mod task;
 mod world;

@@ -15,18 +15,21 @@ use std::{
 use anyhow::{Result, bail};
 use clap::Parser;
 use kv_restore::Mutant;
+#[cfg(feature = "mutants")]
+use kv_restore_sim::resume;
 use kv_restore_sim::{Report, driver, run};
 
 /// Those that only the real tasks can show.
 #[cfg(feature = "mutants")]
 const OF_TASKS: [Mutant; 2] = [Mutant::TurnNotTaken, Mutant::ToldBeforeReleased];
 
-/// Those that no schedule can show, and what shows them: all of it in `kv-restore`.
+/// Says what is wrong, if anything is.
 #[cfg(feature = "mutants")]
-const ELSEWHERE: [(Mutant, &str); 1] = [
-    // The totals at the end show it, too: it is only found sooner.
-    (Mutant::ResumeNotCompared, "machine::tests::sending::s72"),
-];
+type Check = fn() -> Option<String>;
+
+/// Those that no schedule can show, and what shows them.
+#[cfg(feature = "mutants")]
+const BY_THEMSELVES: [(Mutant, Check); 1] = [(Mutant::ResumeNotCompared, resume::on_other_rows)];
 
 #[derive(Debug, Parser)]
 struct Args {
@@ -180,8 +183,16 @@ fn mutants(args: &Args, chosen: Option<Mutant>) -> Result<()> {
         if chosen.is_some_and(|it| it != *mutant) {
             continue;
         }
-        if let Some((_, place)) = ELSEWHERE.iter().find(|(it, _)| it == mutant) {
-            println!("{:<22} is noticed by {place}", mutant.name());
+        if let Some((_, check)) = BY_THEMSELVES.iter().find(|(it, _)| it == mutant) {
+            Mutant::switch(None);
+            if let Some(violation) = check() {
+                bail!("without a fault: {violation}");
+            }
+            Mutant::switch(Some(*mutant));
+            match check() {
+                Some(violation) => println!("{:<22} {violation}", mutant.name()),
+                None => missed.push(mutant.name()),
+            }
             continue;
         }
         Mutant::switch(Some(*mutant));

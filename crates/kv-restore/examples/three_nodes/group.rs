@@ -119,7 +119,7 @@ impl Group {
             name,
             dumper,
             Arc::new(self.rows.clone()),
-            RestorerOptions::new(chance).with_session(bounds),
+            RestorerOptions::new(Admission::new(2), chance).with_session(bounds),
         );
         let snapshots = machine.snapshots();
         let config = Config {

@@ -5,15 +5,53 @@ mod link;
 pub(crate) mod receive;
 pub(crate) mod send;
 
-use std::{future::pending, pin::Pin};
+use std::{
+    future::{pending, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use crate::machine::{Now, Stop};
+
+// A switch that failed is not told later than this for it.
+const SWEPT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Work that is under way. What it needs it owns and gives back with its result, so that
 /// waiting for several things at once loses nothing.
 pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Does something with what is a store's or a transport's that can't fail. If it panics, that
+/// changes no outcome and keeps nothing else from being given back.
+pub(crate) fn shielded(what: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(what)).is_err() {
+        tracing::error!("the store or the transport panicked as something was given back to it");
+    }
+}
+
+/// Drops what is a store's or a transport's, or has something of one.
+pub(crate) fn let_go<T>(theirs: T) {
+    shielded(|| drop(theirs));
+}
+
+/// Waits for a call of a store that only cleans up, as long as that is worth it.
+pub(crate) async fn swept<T>(call: impl Future<Output = T>) {
+    let mut call = Box::pin(call);
+    let polled = poll_fn(|cx| {
+        let poll = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx).map(let_go)));
+        poll.unwrap_or(Poll::Ready(()))
+    });
+    if timeout(SWEPT_WITHIN, polled).await.is_err() {
+        tracing::warn!("what a full disk left could not be swept in time");
+    }
+    let_go(call);
+}
 
 /// Waits for work, if there is any, and clears it.
 async fn done<T>(work: &mut Option<Work<T>>) -> T {

@@ -5,7 +5,7 @@ use std::{future::pending, ops::ControlFlow, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    Signals, Work, done,
+    Signals, Work, done, let_go,
     link::{Heard, Link},
     until,
 };
@@ -41,8 +41,8 @@ enum Answer {
 
 type Connected = (u32, Result<Channel, TransportError>);
 
-/// A session and all that it owns. Fields are dropped in this order: the staging before
-/// the permits, and everything before anybody is told.
+/// A session and all that it owns. However it ends, the staging is given back before the
+/// permits, and everything before anybody is told.
 pub(crate) struct Session<P> {
     work: Option<Work<Answer>>,
     committing: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Session<P> {
     completer: Option<Completer>,
 }
 
-impl<P: Send> Session<P> {
+impl<P> Session<P> {
     pub(crate) fn new(
         core: Receiver,
         ports: Ports,
@@ -120,7 +120,7 @@ impl<P: Send> Session<P> {
                 heard = heard => match heard {
                     Heard::Frame(frame) => return Event::Received(frame),
                     Heard::Broken(failure) => {
-                        self.link = None;
+                        let_go(self.link.take());
                         return Event::Broken(self.core.attempt(), failure);
                     }
                     Heard::Sent => {}
@@ -198,7 +198,8 @@ impl<P: Send> Session<P> {
     }
 
     fn connect(&mut self, attempt: u32, source: usize) {
-        self.link = None;
+        let_go(self.link.take());
+        let_go(self.connecting.take());
         let request = self.completer.as_ref().map(Completer::request);
         let Some(peer) = request.and_then(|it| it.sources.get(source)).cloned() else {
             return;
@@ -225,7 +226,7 @@ impl<P: Send> Session<P> {
     }
 
     fn finish(&mut self, outcome: Result<Installed, (Phase, Failure)>) {
-        self.connecting = None;
+        let_go(self.connecting.take());
         let Some(completer) = self.completer.take() else {
             return;
         };
@@ -244,10 +245,14 @@ impl<P: Send> Session<P> {
         if self.committing || Mutant::ToldBeforeReleased.is_on() {
             return completer.finish(outcome);
         }
-        self.work = None;
+        self.give_back();
+        completer.finish(outcome);
+    }
+
+    fn give_back(&mut self) {
+        let_go(self.work.take());
         self.load = None;
         self.permits = None;
-        completer.finish(outcome);
     }
 
     fn report(&self) {
@@ -285,6 +290,16 @@ impl<P: Send> Session<P> {
         };
         // Nobody waits for it any more, so that it is not worth a word.
         let _ = tokio::time::timeout(FLUSH_WITHIN, flushed).await;
+        let_go(link);
+    }
+}
+
+/// For a task that is lost: it is aborted, it panics, or its runtime ends.
+impl<P> Drop for Session<P> {
+    fn drop(&mut self) {
+        let_go(self.connecting.take());
+        let_go(self.link.take());
+        self.give_back();
     }
 }
 

@@ -6,7 +6,7 @@ use pop_store::Estimate;
 use tokio::time::Instant;
 
 use super::{
-    Signals, Work, done,
+    Signals, Work, done, let_go,
     link::{Heard, Link},
     until,
 };
@@ -102,7 +102,7 @@ impl Session {
                 heard = heard => match heard {
                     Heard::Frame(frame) => return Event::Received(frame),
                     Heard::Broken(failure) => {
-                        self.link = None;
+                        let_go(self.link.take());
                         return Event::Broken(failure);
                     }
                     Heard::Sent => {}
@@ -164,13 +164,19 @@ impl Session {
                         "ended without being installed"
                     ),
                 }
-                (self.work, self.cursor, self.permit) = (None, None, None);
-                self.ports.pinned = None;
+                self.give_back();
                 self.outcome = Some(outcome);
             }
             Action::Hangup => return ControlFlow::Break(()),
         }
         ControlFlow::Continue(())
+    }
+
+    fn give_back(&mut self) {
+        let_go(self.work.take());
+        let_go(self.cursor.take());
+        let_go(self.ports.pinned.take());
+        self.permit = None;
     }
 
     fn open(&mut self) {
@@ -218,6 +224,15 @@ impl Session {
         };
         // Nobody waits for it any more, so that it is not worth a word.
         let _ = tokio::time::timeout(FLUSH_WITHIN, flushed).await;
+        let_go(link);
         outcome
+    }
+}
+
+/// For a session that is lost: it is dropped, or it panics.
+impl Drop for Session {
+    fn drop(&mut self) {
+        let_go(self.link.take());
+        self.give_back();
     }
 }

@@ -89,6 +89,10 @@ impl<C: RaftTypeConfig> Snapshots<C> {
     /// # Errors
     ///
     /// Those of the store, and of rows that can't be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
     pub async fn applied(&self) -> io::Result<SnapshotMetaOf<C>> {
         let space = &self.inner.space;
         applied::read::<C>(Place::Store(space.store.as_ref()), space).await
@@ -115,6 +119,10 @@ impl<C: RaftTypeConfig> Snapshots<C> {
     /// # Errors
     ///
     /// Those of the store, and of rows that can't be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing pinned by it.
     pub async fn current(&self) -> io::Result<Option<SnapshotOf<C, RaftSnapshot>>> {
         let latest = self.inner.latest.lock().upgrade();
         let pinned = match latest {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{Channel, FrameRx, FrameTx, Transport, TransportError};
 use crate::{Dumper, PeerId, StreamId, frame::Frame};
@@ -47,6 +47,9 @@ impl FrameRx for Rx {
 }
 
 /// Reaches the dumpers of this process by name.
+///
+/// A channel is served by a task on the runtime of tokio that connects it, as the tasks of a
+/// [`Restorer`](crate::Restorer) do; off such a runtime nobody is reached.
 #[derive(Clone, Debug)]
 pub struct LocalTransport {
     name: PeerId,
@@ -75,9 +78,11 @@ impl Transport for LocalTransport {
         let dumper = self.dumpers.lock().get(peer).cloned();
         let dumper = dumper
             .ok_or_else(|| TransportError::Broken(format!("there is no {peer} in this process")))?;
+        let runtime = Handle::try_current()
+            .map_err(|_| TransportError::Broken("no runtime of tokio connects".into()))?;
         let (ours, theirs) = pair();
         let name = self.name.clone();
-        tokio::spawn(async move { dumper.serve(&name, theirs).await });
+        runtime.spawn(async move { dumper.serve(&name, theirs).await });
         Ok(ours)
     }
 }

@@ -36,6 +36,15 @@ pub trait Transport: Send + Sync + 'static {
 #[async_trait]
 pub trait FrameTx: Send + 'static {
     /// Sends a frame; waits while the other side does not take any.
+    ///
+    /// # Errors
+    ///
+    /// If the frame is not on its way, or nobody knows whether it is. The channel counts as
+    /// broken from then on: nothing more is sent on it, and a receiver connects anew.
+    ///
+    /// # Cancel safety
+    ///
+    /// None is needed: who drops the future drops the channel with it.
     async fn send(&mut self, frame: Frame) -> Result<(), TransportError>;
 }
 
@@ -43,6 +52,15 @@ pub trait FrameTx: Send + 'static {
 #[async_trait]
 pub trait FrameRx: Send + 'static {
     /// The next frame; `None` when the other side has closed the channel.
+    ///
+    /// # Errors
+    ///
+    /// If the channel broke, also in the middle of a frame; [`TransportError::Frame`] for what
+    /// is none. Nothing more is asked for after that, nor after a `None`.
+    ///
+    /// # Cancel safety
+    ///
+    /// None is needed: who drops the future drops the channel with it.
     async fn recv(&mut self) -> Result<Option<Frame>, TransportError>;
 }
 

@@ -101,7 +101,7 @@ impl Source {
         let restorer = Restorer::new(
             Target::new(Arc::clone(target)).with_seals(SEALS),
             Arc::new(way),
-            RestorerOptions::new(Arc::new(|| 7)).with_session(options()),
+            RestorerOptions::new(Admission::new(1), Arc::new(|| 7)).with_session(options()),
             tokio::runtime::Handle::current(),
         );
         let session = restorer.restore(at(1, 1, 10), &[leader()]).unwrap();

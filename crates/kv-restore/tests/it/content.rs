@@ -1,6 +1,6 @@
 //! What the target holds: the source's rows of one moment, or what it held before.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use kv_restore::{Digest, ErrorKind, Options, Target, digest};
@@ -9,6 +9,7 @@ use pop_store::{
     testkit::{Call, Effect, Fault},
 };
 use proptest::{collection::vec, prelude::*};
+use tokio::time::timeout;
 
 use crate::kit::{A, B, SEALS, World, at, count, failed, rows_of, until_hung, write};
 
@@ -72,13 +73,31 @@ async fn s74_readers_see_the_old_rows_until_the_switch_and_an_open_view_keeps_th
     assert_eq!(digest(view.as_ref(), &[A, B]).await.unwrap(), before);
 }
 
+// Mutants: FenceIgnored; what is installed decides by how far it is, and not by its epoch.
 #[tokio::test(start_paused = true)]
-async fn s75_writes_that_go_on_in_the_target_end_with_the_old_content() {
+async fn s75_what_is_written_in_an_old_epoch_does_not_survive_and_the_seal_keeps_it_out() {
     let world = World::filled().await;
-    let session = until_hung(&world, Call::Load, Effect::Happened).await;
+    let old = world.restore(at(1, 1, 500)).unwrap();
+    old.outcome().await.unwrap();
+    write(&world.source, 40, 5).await;
+    world.offer(2).await;
+    world
+        .faults
+        .arm(Call::Load, 1, Fault::Hang(Effect::Happened));
+    let session = world.restore(at(2, 2, 10)).unwrap();
+    let hung = timeout(Duration::from_secs(9), world.faults.until_hung(1));
+    assert!(hung.await.is_ok(), "nothing is loaded");
+    // Whoever served the old epoch goes on, also with rows that the new one does not have.
     write(world.target.inner(), 400, 3).await;
     world.faults.release();
     session.outcome().await.unwrap();
+    assert!(world.same().await);
+    // And asks for more of it, where nobody remembers anything but the store.
+    world.offer(3).await;
+    for request in [at(1, 1, 500), at(3, 1, 900)] {
+        let late = world.asked_in(world.target.inner().clone(), request).await;
+        failed(late, ErrorKind::StaleEpoch);
+    }
     assert!(world.same().await);
 }
 

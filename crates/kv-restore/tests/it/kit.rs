@@ -120,6 +120,15 @@ impl World {
         session: Options,
         set: impl FnOnce(RestorerOptions) -> RestorerOptions,
     ) -> Self {
+        Self::in_room(session, Admission::new(2), set)
+    }
+
+    /// With room that it shares with other ones.
+    pub(crate) fn in_room(
+        session: Options,
+        admission: Admission,
+        set: impl FnOnce(RestorerOptions) -> RestorerOptions,
+    ) -> Self {
         let source = MemStore::new(&[A, B]);
         let faults = Faults::none();
         let target = MemStore::new(&[A, B, SEALS]);
@@ -137,10 +146,7 @@ impl World {
         });
         let numbers = AtomicU64::new(1);
         let chance = Arc::new(move || numbers.fetch_add(1, Ordering::Relaxed));
-        let admission = Admission::new(2);
-        let options = RestorerOptions::new(chance)
-            .with_session(session)
-            .with_admission(admission.clone());
+        let options = RestorerOptions::new(admission.clone(), chance).with_session(session);
         let restorer = Restorer::new(
             Target::new(Arc::new(target.clone())).with_seals(SEALS),
             Arc::clone(&way) as Arc<dyn Transport>,
@@ -206,7 +212,7 @@ impl World {
         let restorer = Restorer::new(
             Target::new(Arc::new(store)).with_seals(SEALS),
             Arc::clone(&self.way) as Arc<dyn Transport>,
-            RestorerOptions::new(Arc::new(|| 7)),
+            RestorerOptions::new(Admission::new(1), Arc::new(|| 7)),
             tokio::runtime::Handle::current(),
         );
         let session = restorer.restore(request, &[leader()]).unwrap();

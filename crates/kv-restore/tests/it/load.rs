@@ -128,7 +128,7 @@ async fn s54_s55_sessions_wait_for_room_and_all_of_them_finish() {
     for _ in 0..10 {
         let room = admission.clone();
         let options = Options::default().with_chunk_bytes(1_000);
-        let world = World::with(options, |it| it.with_admission(room));
+        let world = World::in_room(options, room, |it| it);
         world.fill(50).await;
         worlds.push(world);
     }
@@ -152,9 +152,8 @@ async fn s54_who_does_not_get_its_turn_in_time_fails_early_and_a_small_snapshot_
     let admission = Admission::new(1);
     let world = |room: Admission| {
         let options = Options::default();
-        World::with(options, |it| {
-            it.with_admission(room)
-                .with_queue_within(Duration::from_secs(8))
+        World::in_room(options, room, |it| {
+            it.with_queue_within(Duration::from_secs(8))
         })
     };
     let (holder, waiting) = (world(admission.clone()), world(admission.clone()));
@@ -174,7 +173,7 @@ async fn s54_who_does_not_get_its_turn_in_time_fails_early_and_a_small_snapshot_
 async fn s55_room_is_given_back_before_anybody_is_told() {
     let admission = Admission::new(1);
     let room = admission.clone();
-    let world = World::with(Options::default(), |it| it.with_admission(room));
+    let world = World::in_room(Options::default(), room, |it| it);
     world.fill(10).await;
     // Also while the source may still be told.
     world.way.set(&leader(), Trouble::Silent);

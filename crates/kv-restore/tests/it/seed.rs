@@ -1,14 +1,20 @@
 //! The seed: a restore whose start fails must not be handed out for ever; and its siblings,
 //! each another place at which the ancestor leaves somebody waiting.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
-use kv_restore::{Backoff, ErrorKind, Phase, RestoreError, Retry, SnapshotRef, Switch};
-use pop_store::testkit::{Call, Effect, Fault};
+use kv_restore::{
+    Backoff, ErrorKind, Phase, Request, RestoreError, Retry, SessionId, SnapshotRef, Switch,
+    registry::Registry,
+};
+use pop_store::{
+    Durability, Store, WriteBatch,
+    testkit::{Call, Effect, Fault},
+};
 use tokio::time::Instant;
 
 use crate::{
-    kit::{Trouble, World, at, failed, in_steps, leader, until_hung, write},
+    kit::{SEALS, Trouble, World, at, failed, in_steps, leader, rows_of, until_hung, write},
     naive,
 };
 
@@ -147,24 +153,66 @@ async fn s08_a_commit_in_doubt_is_said_to_be_in_doubt_and_the_reopened_store_dec
         let error = failed(world.restored().await, doubt);
         assert_eq!(error.retry(), Retry::Never);
         let reopened = world.target.take_crashed().unwrap();
-        let rows = crate::kit::rows_of(&reopened).await;
+        let rows = rows_of(&reopened).await;
         let installed = rows == world.source_rows().await;
         assert_eq!(installed, effect == Effect::Happened);
     }
 }
 
+// Mutants: the drop of the staging ends the task before its outcome is told, or the process;
+// the place of a session is lost with it.
 #[tokio::test(start_paused = true)]
-async fn s09_a_failure_is_told_with_its_first_error_whatever_its_cleanup_does() {
+async fn s09_a_staging_whose_drop_panics_changes_no_outcome_and_keeps_no_room() {
+    let effect = Effect::DidNotHappen;
+    let faults = [
+        (Fault::Refuse, ErrorKind::Staging),
+        (Fault::Full, ErrorKind::NoSpace),
+        (Fault::Hang(effect), ErrorKind::Stalled),
+        (Fault::Panic(effect), ErrorKind::TaskLost),
+    ];
+    for (fault, kind) in faults {
+        let world = World::filled().await;
+        world.faults.arm(Call::Load, 2, fault);
+        world.faults.arm(Call::Drop, 1, Fault::Panic(effect));
+        let error = failed(world.restored().await, kind);
+        assert_eq!(world.faults.injected_count(), 2, "{fault:?}");
+        assert_eq!(world.admission.free(), 2, "{fault:?}");
+        world.faults.release();
+        world.heals(&error).await;
+    }
+}
+
+// Mutants: a panic of the sweep is what is told; it is waited for until the switch is stalled.
+#[tokio::test(start_paused = true)]
+async fn s09_a_full_disk_is_told_whatever_becomes_of_the_sweep_that_it_needs() {
+    let effect = Effect::DidNotHappen;
+    for fault in [Fault::Refuse, Fault::Panic(effect), Fault::Hang(effect)] {
+        let world = World::filled().await;
+        world.faults.arm(Call::Publish, 1, Fault::Full);
+        world.faults.arm(Call::BeginReplace, 2, fault);
+        let error = failed(world.restored().await, ErrorKind::NoSpace);
+        assert_eq!(world.faults.injected_count(), 2, "{fault:?}");
+        world.heals(&error).await;
+    }
+}
+
+// Mutant: the drop of the staging ends the task before its outcome is told.
+#[tokio::test(start_paused = true)]
+async fn s09_what_a_store_that_is_gone_could_not_clean_up_is_no_hindrance_to_the_next_open() {
     let world = World::filled().await;
-    // The store is gone, so that the staging can't be given back properly either.
-    let fault = Fault::Crash {
-        effect: Effect::DidNotHappen,
-        keep: usize::MAX,
-    };
-    world.faults.arm(Call::Load, 2, fault);
+    let before = world.target_rows().await;
+    let (effect, keep) = (Effect::DidNotHappen, usize::MAX);
+    world
+        .faults
+        .arm(Call::Load, 2, Fault::Crash { effect, keep });
+    world.faults.arm(Call::Drop, 1, Fault::Panic(effect));
     let error = failed(world.restored().await, ErrorKind::Staging);
     assert_eq!(error.phase(), Phase::Receiving);
     assert_eq!(world.restorer.live(), None);
+    let reopened = world.target.take_crashed().unwrap();
+    assert_eq!(rows_of(&reopened).await, before);
+    world.restored_in(reopened.clone()).await.unwrap();
+    assert_eq!(rows_of(&reopened).await, world.source_rows().await);
 }
 
 #[test]
@@ -190,30 +238,45 @@ fn s10_a_runtime_that_shuts_down_answers_every_waiter() {
     assert_eq!(world.restorer.live(), None);
 }
 
+// Mutant: FenceIgnored.
 #[tokio::test(start_paused = true)]
-async fn s11_s15_what_is_installed_is_not_copied_again() {
+async fn s11_a_step_after_an_install_fails_by_itself_and_its_retry_copies_nothing() {
+    let (effect, keep) = (Effect::DidNotHappen, 0);
+    for fault in [Fault::Refuse, Fault::Crash { effect, keep }] {
+        let world = World::filled().await;
+        let session = world.restore(at(1, 1, 10)).unwrap();
+        let installed = session.outcome().await.unwrap();
+        // The caller notes the install in a row of its own, and that fails.
+        world.faults.arm(Call::Write, 1, fault);
+        let mut note = WriteBatch::new();
+        note.put(SEALS, "note".into(), "installed".into());
+        let noted = world.target.write(note, Durability::Synced).await;
+        assert!(noted.is_err());
+        assert_eq!(session.outcome().await.unwrap(), installed);
+        // It tries the whole of it again, maybe in a process that remembers nothing.
+        let connects = world.way.connects.load(Ordering::Relaxed);
+        let left = world.target.take_crashed();
+        let store = left.unwrap_or_else(|| world.target.inner().clone());
+        let again = world.restored_in(store.clone()).await.unwrap();
+        assert!(again.already, "{fault:?}");
+        assert_eq!(again.seal, installed.seal);
+        assert_eq!(world.way.connects.load(Ordering::Relaxed), connects);
+        assert_eq!(rows_of(&store).await, world.source_rows().await);
+    }
+}
+
+// Mutant: FenceIgnored.
+#[tokio::test(start_paused = true)]
+async fn s15_what_is_installed_is_not_copied_again() {
     let world = World::filled().await;
     let first = world.restored().await.unwrap();
     assert!(!first.already);
-    // What comes after an install may fail and be tried again, from the request on.
-    let (begins, connects) = (
-        world.begins(),
-        world
-            .way
-            .connects
-            .load(std::sync::atomic::Ordering::Relaxed),
-    );
+    let copied = (world.begins(), world.way.connects.load(Ordering::Relaxed));
     let second = world.restored().await.unwrap();
     assert!(second.already);
     assert_eq!(second.seal, first.seal);
-    assert_eq!(world.begins(), begins);
-    assert_eq!(
-        world
-            .way
-            .connects
-            .load(std::sync::atomic::Ordering::Relaxed),
-        connects
-    );
+    let now = (world.begins(), world.way.connects.load(Ordering::Relaxed));
+    assert_eq!(now, copied);
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,6 +293,14 @@ async fn s12_a_request_that_can_not_be_read_is_refused_without_a_session() {
     }
     let error = world.restorer.restore(at(1, 1, 10), &[]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
+    // Also of a registry without a restorer around it.
+    let nobody = Request {
+        at: at(1, 1, 10).into(),
+        sources: [].into(),
+        hold: false,
+    };
+    let error = Registry::default().enter(nobody, SessionId(1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
     let mut bytes = at(1, 1, 10).to_bytes().to_vec();
     bytes[20] ^= 1;
     assert!(SnapshotRef::from_bytes(&bytes).is_err());

@@ -245,6 +245,29 @@ async fn s63_a_read_that_fails_in_the_middle_ends_both_sides() {
 /// Each session is counted once, by how it ended, and a panic is an end.
 /// Mutants: a session that is lost with its task is not counted; what is said again counts
 /// as going on; rows are counted once they are acknowledged.
+// Mutant: the drop of the view ends the dump before it is counted how that was.
+#[tokio::test(start_paused = true)]
+async fn a_view_whose_drop_panics_is_served_to_its_end_and_keeps_no_room() {
+    let world = World::filled().await;
+    let faults = Faults::none();
+    let source = FaultStore::new(world.source.clone(), faults.clone());
+    let view = source.snapshot().await.unwrap();
+    let offer = world.dumper.offer(at(2, 0, 0), &source, view).unwrap();
+    faults.arm(Call::Drop, 1, Fault::Panic(Effect::Happened));
+    let hang = Fault::Hang(Effect::Happened);
+    world.faults.arm(Call::Load, 1, hang);
+    let session = world.restore(at(2, 1, 10)).unwrap();
+    world.faults.until_hung(1).await;
+    // So that the dump has the last of it.
+    drop(offer);
+    world.faults.release();
+    session.outcome().await.unwrap();
+    world.is_quiet().await;
+    assert_eq!(faults.injected_count(), 1);
+    let ended: Vec<_> = world.dumper.stats().ended.into_iter().collect();
+    assert_eq!(ended, [("installed", 1)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_dumper_did_is_counted() {
     use pop_store::{

@@ -80,9 +80,7 @@ fn restorer(world: &World) -> (Restorer, Arc<Frail>) {
     let restorer = Restorer::new(
         Target::new(Arc::new(world.target.clone())).with_seals(SEALS),
         Arc::clone(&way) as Arc<dyn Transport>,
-        RestorerOptions::new(Arc::new(|| 7))
-            .with_session(options)
-            .with_admission(world.admission.clone()),
+        RestorerOptions::new(world.admission.clone(), Arc::new(|| 7)).with_session(options),
         tokio::runtime::Handle::current(),
     );
     (restorer, way)

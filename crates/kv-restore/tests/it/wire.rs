@@ -7,7 +7,8 @@ use std::sync::{
 
 use async_trait::async_trait;
 use kv_restore::{
-    Damage, Dumper, ErrorKind, Options, PeerId, Restorer, RestorerOptions, StreamId, Target,
+    Admission, Damage, Dumper, ErrorKind, Options, PeerId, Restorer, RestorerOptions, StreamId,
+    Target,
     transport::{Channel, Transport, TransportError, framed},
 };
 use parking_lot::Mutex;
@@ -111,7 +112,8 @@ async fn restored_with(
     let restorer = Restorer::new(
         Target::new(Arc::new(world.target.clone())).with_seals(SEALS),
         Arc::clone(&transport) as Arc<dyn Transport>,
-        RestorerOptions::new(Arc::new(|| 7)).with_session(session.with_chunk_bytes(1_000)),
+        RestorerOptions::new(Admission::new(1), Arc::new(|| 7))
+            .with_session(session.with_chunk_bytes(1_000)),
         tokio::runtime::Handle::current(),
     );
     let session = restorer.restore(at(1, 1, 10), sources).unwrap();
@@ -205,7 +207,7 @@ async fn a_snapshot_goes_over_tcp() {
     let restorer = Restorer::new(
         Target::new(Arc::new(world.target.clone())),
         Arc::new(Tcp(address)),
-        RestorerOptions::new(Arc::new(|| 7)),
+        RestorerOptions::new(Admission::new(1), Arc::new(|| 7)),
         tokio::runtime::Handle::current(),
     );
     let session = restorer.restore(at(1, 1, 10), &[leader()]).unwrap();

@@ -93,7 +93,7 @@ pub(crate) async fn store_with(store: &MemStore, seal: &(Seal, SpaceMeta)) {
     let restorer = kv_restore::Restorer::new(
         Target::new(Arc::clone(&to)).with_seals(SEALS),
         Arc::new(transport),
-        kv_restore::RestorerOptions::new(Arc::new(|| 3)),
+        kv_restore::RestorerOptions::new(kv_restore::Admission::new(1), Arc::new(|| 3)),
         tokio::runtime::Handle::current(),
     );
     let session = restorer.restore(at, &[source]).unwrap();

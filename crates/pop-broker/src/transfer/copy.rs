@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kv_restore::{
-    Chance, Installed, Limiter, Progress, RestoreError, RestoreStats, Restorer, RestorerOptions,
-    Target,
+    Admission, Chance, Installed, Limiter, Progress, RestoreError, RestoreStats, Restorer,
+    RestorerOptions, Target,
 };
 use tokio::{runtime::Handle, time::interval};
 
@@ -89,7 +89,8 @@ pub async fn copy(
     options: &CopyOptions,
     mut seen: impl FnMut(&Progress),
 ) -> Result<Copied, RestoreError> {
-    let how = RestorerOptions::new(options.chance.clone())
+    // A command is a process of its own, and this its only session.
+    let how = RestorerOptions::new(Admission::new(1), options.chance.clone())
         .with_session(source.session().with_checkpoint_bytes(again(options.rate)))
         .with_limiter(Limiter::new(options.rate));
     let restorer = Restorer::new(target, source.transport(), how, Handle::current());

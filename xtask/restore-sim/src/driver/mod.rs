@@ -330,9 +330,8 @@ fn restorer(
     Restorer::new(
         Target::new(Arc::new(target.clone())).with_seals(SEALS),
         Arc::new(relay),
-        RestorerOptions::new(Arc::new(move || numbers.draw()))
-            .with_session(session)
-            .with_admission(admission.clone()),
+        RestorerOptions::new(admission.clone(), Arc::new(move || numbers.draw()))
+            .with_session(session),
         tokio::runtime::Handle::current(),
     )
 }

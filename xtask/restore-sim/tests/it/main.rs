@@ -1,6 +1,6 @@
 //! The simulator is the same each time, and clean.
 
-use kv_restore_sim::{driver, run};
+use kv_restore_sim::{driver, resume, run};
 
 #[test]
 fn a_seed_is_the_same_schedule_each_time() {
@@ -8,6 +8,11 @@ fn a_seed_is_the_same_schedule_each_time() {
         let (first, second) = (run(seed, true), run(seed, true));
         assert_eq!(first.trace, second.trace);
     }
+}
+
+#[test]
+fn a_source_refuses_to_go_on_behind_rows_that_it_does_not_have() {
+    assert_eq!(resume::on_other_rows(), None);
 }
 
 #[test]

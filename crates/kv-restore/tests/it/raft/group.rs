@@ -161,7 +161,7 @@ impl Group {
             name,
             dumper,
             Arc::clone(&self.rows) as _,
-            RestorerOptions::new(chance).with_session(bounds),
+            RestorerOptions::new(Admission::new(2), chance).with_session(bounds),
         );
         let snapshots = machine.snapshots();
         let config = Config {

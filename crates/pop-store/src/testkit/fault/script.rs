@@ -33,6 +33,10 @@ pub enum Call {
     Publish,
     /// [`Store::close`](crate::Store::close).
     Close,
+    /// The drop of a [`Staging`](crate::Staging), also of one that is published, or of a
+    /// [`Snapshot`](crate::Snapshot), after that of the one below. It can only panic, and only
+    /// where that is armed: from a seed it gets nothing.
+    Drop,
 }
 
 impl Call {
@@ -152,7 +156,8 @@ impl Faults {
     ///
     /// # Panics
     ///
-    /// If `nth` is zero, or a call that commits nothing is to be in doubt.
+    /// If `nth` is zero, a call that commits nothing is to be in doubt, or a drop is to do
+    /// anything but panic.
     pub fn arm(&self, call: Call, nth: u64, fault: Fault) -> &Self {
         assert!(nth > 0, "the first call is number 1");
         assert_possible(call, fault);
@@ -168,7 +173,7 @@ impl Faults {
     ///
     /// # Panics
     ///
-    /// If a call that commits nothing is to be in doubt.
+    /// If a call that commits nothing is to be in doubt, or a drop is to do anything but panic.
     pub fn arm_all(&self, call: Call, fault: Fault) -> &Self {
         assert_possible(call, fault);
         self.0.state.lock().lasting.insert(call, fault);
@@ -229,10 +234,8 @@ impl Faults {
         let nth = state.calls.entry(call).or_default();
         *nth += 1;
         let nth = *nth;
-        let drawn = state
-            .chance
-            .as_mut()
-            .and_then(|(odds, random)| odds.draw(call, random));
+        let chance = state.chance.as_mut().filter(|_| call != Call::Drop);
+        let drawn = chance.and_then(|(odds, random)| odds.draw(call, random));
         let armed = state.armed.remove(&(call, nth)).or(drawn);
         let fault = armed.or_else(|| state.lasting.get(&call).copied())?;
         state.injected.push(Injected { call, nth, fault });
@@ -253,6 +256,10 @@ fn assert_possible(call: Call, fault: Fault) {
     assert!(
         call.commits() || !in_doubt,
         "{call:?} commits nothing that could be in doubt"
+    );
+    assert!(
+        call != Call::Drop || matches!(fault, Fault::Panic(_)),
+        "a drop can only panic"
     );
 }
 

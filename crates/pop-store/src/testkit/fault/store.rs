@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Debug,
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -239,6 +240,26 @@ impl<S: Store> Shared<S> {
     }
 }
 
+/// What a staging and a snapshot have of their store until they are dropped.
+#[derive(Debug)]
+pub(super) struct Held<S>(Arc<Shared<S>>);
+
+impl<S> Deref for Held<S> {
+    type Target = Shared<S>;
+
+    fn deref(&self) -> &Shared<S> {
+        &self.0
+    }
+}
+
+impl<S> Drop for Held<S> {
+    fn drop(&mut self) {
+        if self.0.faults.next(Call::Drop).is_some() {
+            panic!("a drop panics: injected by the fault store");
+        }
+    }
+}
+
 /// Whether an action may sync, which must wait where the power is about to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syncing {
@@ -295,8 +316,8 @@ impl<S: Store> Store for FaultStore<S> {
         let act = |_| shared.inner.snapshot();
         let inner = shared.call(Call::Snapshot, "snapshot", act).await?;
         Ok(Arc::new(FaultSnapshot {
-            shared: Arc::clone(shared),
             inner,
+            shared: Held(Arc::clone(shared)),
         }))
     }
 
@@ -307,8 +328,8 @@ impl<S: Store> Store for FaultStore<S> {
             .call(Call::BeginReplace, "begin_replace", act)
             .await?;
         Ok(Box::new(FaultStaging {
-            shared: Arc::clone(shared),
             inner,
+            shared: Held(Arc::clone(shared)),
         }))
     }
 
@@ -319,8 +340,8 @@ impl<S: Store> Store for FaultStore<S> {
             .call(Call::BeginReplace, "resume_replace", act)
             .await?;
         let staging = Box::new(FaultStaging {
-            shared: Arc::clone(shared),
             inner: staging,
+            shared: Held(Arc::clone(shared)),
         });
         Ok(Resumed { staging, point })
     }

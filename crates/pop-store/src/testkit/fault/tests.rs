@@ -1,6 +1,12 @@
 //! Each fault does what it says, no more and no less.
 
-use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use bytes::Bytes;
 
@@ -235,6 +241,30 @@ async fn a_crash_lets_go_of_who_hangs_and_tells_nobody_that_a_lost_write_was_don
     assert_eq!(kind(write.await.unwrap()), ErrorKind::InDoubt);
     assert_eq!(kind(read.await.unwrap()), ErrorKind::Poisoned);
     assert_eq!(keys(&survived).await, [""; 0]);
+}
+
+// Mutant: the one below is dropped last, which the panic prevents.
+#[tokio::test]
+async fn a_drop_panics_after_that_of_the_one_below() {
+    let faults = Faults::none();
+    let store = store(&faults);
+    faults.arm(Call::Drop, 2, Fault::Panic(Effect::Happened));
+    drop(store.begin_replace(&[ROWS]).await.unwrap());
+    let staging = store.begin_replace(&[ROWS]).await.unwrap();
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(staging)));
+    assert!(dropped.is_err());
+    drop(store.begin_replace(&[ROWS]).await.unwrap());
+    faults.arm(Call::Drop, 1, Fault::Panic(Effect::Happened));
+    let snapshot = store.snapshot().await.unwrap();
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(snapshot)));
+    assert!(dropped.is_err());
+    assert_eq!(faults.call_count(Call::Drop), 4);
+}
+
+#[test]
+#[should_panic(expected = "a drop can only panic")]
+fn a_drop_can_not_be_refused() {
+    Faults::none().arm(Call::Drop, 1, Fault::Refuse);
 }
 
 #[tokio::test]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{script::Call, store::Shared};
+use super::{script::Call, store::Held};
 use crate::{Entry, Estimate, Keyspace, Result, Rows, Scan, Snapshot, Staging, Store};
 
 #[derive(Debug)]
 pub(super) struct FaultSnapshot<S> {
-    pub(super) shared: Arc<Shared<S>>,
     pub(super) inner: Arc<dyn Snapshot>,
+    pub(super) shared: Held<S>,
 }
 
 #[async_trait]
@@ -39,26 +39,26 @@ impl<S: Store> Snapshot for FaultSnapshot<S> {
 
 #[derive(Debug)]
 pub(super) struct FaultStaging<S> {
-    pub(super) shared: Arc<Shared<S>>,
     pub(super) inner: Box<dyn Staging>,
+    pub(super) shared: Held<S>,
 }
 
 #[async_trait]
 impl<S: Store> Staging for FaultStaging<S> {
     async fn load(&mut self, keyspace: Keyspace, entries: Vec<Entry>) -> Result<()> {
-        let Self { shared, inner } = self;
+        let Self { inner, shared } = self;
         let act = |_| inner.load(keyspace, entries);
         shared.call(Call::Load, "load", act).await
     }
 
     async fn load_rows(&mut self, keyspace: Keyspace, rows: Rows) -> Result<()> {
-        let Self { shared, inner } = self;
+        let Self { inner, shared } = self;
         let act = |_| inner.load_rows(keyspace, rows);
         shared.call(Call::Load, "load", act).await
     }
 
     async fn checkpoint(&mut self, point: Bytes) -> Result<()> {
-        let Self { shared, inner } = self;
+        let Self { inner, shared } = self;
         let act = |_| inner.checkpoint(point);
         shared.call(Call::Checkpoint, "checkpoint", act).await
     }
@@ -69,7 +69,7 @@ impl<S: Store> Staging for FaultStaging<S> {
 
     async fn publish(self: Box<Self>) -> Result<()> {
         // If it is not to happen, the staging below is dropped and with it thrown away.
-        let Self { shared, inner } = *self;
+        let Self { inner, shared } = *self;
         let act = |_| inner.publish();
         shared.call(Call::Publish, "publish", act).await
     }
