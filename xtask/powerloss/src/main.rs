@@ -16,6 +16,7 @@ mod check;
 mod cut;
 mod disk;
 mod judge;
+mod litter;
 mod marks;
 mod raw;
 mod record;
