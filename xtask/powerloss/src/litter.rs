@@ -134,7 +134,7 @@ mod tests {
             "engine/keyspaces/7/current",
             "pop.store.new",
         ];
-        litter.map(make);
+        litter.into_iter().for_each(make);
         assert_eq!(
             find(Backend::Rocksdb, folder.path()).unwrap(),
             [
