@@ -146,9 +146,19 @@ xflags::xflags! {
             repeated -w, --workload name: String
             /// Cuts per workload and model of a file system; 200 if absent.
             optional -c, --cuts count: u32
-            /// Cuts once after each sync and each change of names, instead; for `replace`,
-            /// whose record is short.
+            /// Goes through the record step by step instead; for `replace`, whose record is
+            /// short. Cuts between every two of its writes, returns of syncs, changes of names
+            /// and answers, and says how many writes it left out.
             optional --each-step
+            /// With `--each-step`: how many layouts of the disk are drawn before a sync
+            /// returns and after a write; 2 if absent.
+            optional --layouts count: u32
+            /// With `--each-step`: after how many writes it cuts, at most, besides those of a
+            /// switch and those before a sync returns; 500 if absent.
+            optional --writes count: u32
+            /// With `--each-step`, on sled: counts apart what its known refusal of a log
+            /// breaks, unless that is more than one cut in 50.
+            optional --sled-may-refuse
             /// Cuts only within appends to a file whose name begins with this: RocksDB's
             /// `MANIFEST`.
             optional --within-appends name: String

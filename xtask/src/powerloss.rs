@@ -25,6 +25,9 @@ const GROUP_SYNCS: [(Backend, &str); 3] = [
     (Backend::Rocksdb, ".log"),
 ];
 
+/// What sled says of a log that a cut within a flush over several segments left.
+const SLED_REFUSAL: &str = "Read corrupted data at file offset";
+
 /// What RocksDB's bulk loads are in, and its tables.
 const BULK_FILES: &str = ".sst";
 
@@ -53,8 +56,12 @@ pub fn run(flags: flags::Powerloss) -> Result<()> {
         return programs.convict(&sh, &backends);
     }
     let arguments = arguments(&flags);
-    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let usual: Vec<_> = arguments.iter().map(String::as_str).collect();
     for backend in backends.into_iter().filter(|backend| backend.is_durable()) {
+        let mut arguments = usual.clone();
+        if flags.sled_may_refuse && backend == Backend::Sled {
+            arguments.extend(["--known", SLED_REFUSAL]);
+        }
         programs.check(&sh, backend, &arguments)?;
     }
     Ok(())
@@ -76,6 +83,12 @@ fn arguments(flags: &flags::Powerloss) -> Vec<String> {
     }
     if let Some(count) = flags.recoveries {
         give("--recoveries", count.to_string());
+    }
+    if let Some(count) = flags.layouts {
+        give("--layouts", count.to_string());
+    }
+    if let Some(count) = flags.writes {
+        give("--writes", count.to_string());
     }
     if flags.each_step {
         arguments.push("--each-step".to_owned());
@@ -156,8 +169,9 @@ impl Programs {
         Ok(())
     }
 
-    /// Checks that a store without its syncs is convicted, also one that does not sync the
-    /// files of a bulk load, and that sled by itself would pass if what it calls a sync were
+    /// Checks that a store without its syncs is convicted, of what it answers to batches and of
+    /// what it answers to a switch; also one that does not sync the files of a bulk load, and
+    /// that sled by itself would pass if what it calls a sync were
     /// one: so the verdict hangs on the syncs. RocksDB by itself must be convicted of what it
     /// refuses after a cut within an append to its MANIFEST.
     ///
@@ -166,28 +180,22 @@ impl Programs {
     /// If a store that is wrong on purpose passes.
     pub fn convict(&self, sh: &Shell, backends: &[Backend]) -> Result<()> {
         let cuts = CONVICT_CUTS.to_string();
-        let common = ["--workload", "store", "--recoveries", "0", "--cuts", &cuts];
+        let of = |workload| ["--workload", workload, "--recoveries", "0", "--cuts", &cuts];
         let wrong = GROUP_SYNCS.iter().filter(|(it, _)| backends.contains(it));
         for &(backend, file) in wrong {
             let without = ["--ignore-fdatasync", file];
-            let convicted = [&common[..], &without, &["--must-convict"]].concat();
-            self.check(sh, backend, &convicted)?;
+            for workload in ["store", "replace"] {
+                let convicted = [&of(workload)[..], &without, &["--must-convict"]].concat();
+                self.check(sh, backend, &convicted)?;
+            }
             if backend == Backend::Sled {
-                let passes = [&common[..], &without, &["--range-counts"]].concat();
+                let passes = [&of("store")[..], &without, &["--range-counts"]].concat();
                 self.check(sh, backend, &passes)?;
             }
         }
         if backends.contains(&Backend::Rocksdb) {
-            let replace = [
-                "--workload",
-                "replace",
-                "--recoveries",
-                "0",
-                "--cuts",
-                &cuts,
-            ];
             let without = ["--ignore-fdatasync", BULK_FILES, "--must-convict"];
-            let convicted = [&replace[..], &without].concat();
+            let convicted = [&of("replace")[..], &without].concat();
             self.check(sh, Backend::Rocksdb, &convicted)?;
             let cuts = TORN_CUTS.to_string();
             let store = ["--workload", "store", "--recoveries", "0", "--cuts", &cuts];

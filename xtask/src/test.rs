@@ -71,7 +71,7 @@ pub fn on(sh: &Shell, backend: Backend) -> Result<()> {
     let engine = feature.unwrap_or_default();
     cmd!(
         sh,
-        "cargo test -p kv-restore --features {engine} --test it backends"
+        "cargo test -p kv-restore --features {engine} --test it -- backends full::"
     )
     .run()?;
     let broker = broker_features(&[backend]);

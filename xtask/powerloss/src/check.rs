@@ -35,7 +35,7 @@ pub(crate) struct Check<'a> {
 }
 
 /// A cut after which a promise was broken.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Conviction {
     pub(crate) cut: Cut,
     pub(crate) violations: Vec<String>,

@@ -1,6 +1,6 @@
 //! Where the power is cut.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, iter::repeat_n, ops::Range};
 
 use pop_powerloss_trace::{Event, SyncCall};
 use pop_store::testkit::Random;
@@ -128,17 +128,83 @@ impl Appended {
     }
 }
 
-/// The moment after each step of a record, each once: after every sync, every change of
-/// names, and every mark.
-pub(crate) fn after_each_step<D>(events: &[Event<D>], random: &mut Random) -> Vec<Cut> {
-    let steps = events.iter().enumerate().filter(|(_, event)| {
-        matches!(event, Event::SyncEnd { .. } | Event::Mark { .. }) || is_of_names(event)
-    });
-    let cut = |(at, _): (usize, &Event<D>)| Cut {
-        events: at + 1,
-        seed: random.next_u64(),
-    };
-    steps.map(cut).collect()
+/// How a record is gone through step by step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EachStep {
+    /// How many layouts are drawn of a moment at which something is written and not synced.
+    pub(crate) layouts: usize,
+    /// After at most so many of the writes outside of switches.
+    pub(crate) writes_max: usize,
+}
+
+/// The moments of a record, step by step.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Steps {
+    pub(crate) cuts: Vec<Cut>,
+    /// How many writes there are.
+    pub(crate) writes: usize,
+    /// After how many of them there is no cut.
+    pub(crate) left_out: usize,
+}
+
+impl EachStep {
+    /// Between every two steps, which are syncs that return, writes, changes of names and
+    /// marks: several times before a sync returns, after a write of `switches` and after some
+    /// of the other writes, which are drawn; else once.
+    pub(crate) fn of<D>(
+        self,
+        events: &[Event<D>],
+        switches: &[Range<usize>],
+        random: &mut Random,
+    ) -> Steps {
+        let steps = events.iter().enumerate();
+        let steps: Vec<_> = steps.filter(|(_, event)| is_step(event)).collect();
+        let mut moments = Vec::new();
+        let mut others = Vec::new();
+        let mut writes = 0;
+        for (number, &(at, event)) in steps.iter().enumerate() {
+            let next = steps.get(number + 1);
+            let is_before_sync = matches!(next, Some((_, Event::SyncEnd { .. })));
+            let is_write = is_of_content(event);
+            writes += usize::from(is_write);
+            let after = at + 1;
+            if is_before_sync || is_write && switches.iter().any(|it| it.contains(&at)) {
+                moments.extend(repeat_n(after, self.layouts));
+            } else if is_write {
+                others.push(after);
+            } else {
+                moments.push(after);
+            }
+        }
+        let left_out = others.len().saturating_sub(self.writes_max);
+        for _ in 0..left_out {
+            others.swap_remove(random.index(others.len()));
+        }
+        moments.extend(others.into_iter().flat_map(|it| repeat_n(it, self.layouts)));
+        moments.sort_unstable();
+        let cuts = moments.into_iter().map(|events| Cut {
+            events,
+            seed: random.next_u64(),
+        });
+        Steps {
+            cuts: cuts.collect(),
+            writes,
+            left_out,
+        }
+    }
+}
+
+fn is_step<D>(event: &Event<D>) -> bool {
+    matches!(event, Event::SyncEnd { .. } | Event::Mark { .. })
+        || is_of_names(event)
+        || is_of_content(event)
+}
+
+const fn is_of_content<D>(event: &Event<D>) -> bool {
+    matches!(
+        event,
+        Event::Write { .. } | Event::Zero { .. } | Event::SetLength { .. } | Event::Grow { .. }
+    )
 }
 
 fn is_of_names<D>(event: &Event<D>) -> bool {
@@ -155,6 +221,8 @@ fn is_of_names<D>(event: &Event<D>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -211,14 +279,40 @@ mod tests {
         assert_eq!(choose_among(&[], 60, &mut Random::new(7)), []);
     }
 
+    /// Mutants: draw one layout before a sync returns, or of a write; leave out writes of a
+    /// switch; take more of the others, or none.
     #[test]
-    fn each_step_is_cut_once_and_what_is_none_is_not() {
-        let mut events: Vec<Event<()>> = vec![Event::Close { fd: 1 }; 9];
-        events[2] = Event::SyncEnd { id: 1 };
-        events[5] = Event::Mark { data: () };
+    fn between_every_two_steps_there_is_a_cut_and_more_of_them_at_what_is_not_synced() {
+        let write = || Event::Write {
+            fd: 1,
+            offset: 0,
+            data: (),
+        };
+        let mut events: Vec<Event<()>> = vec![Event::Close { fd: 1 }; 40];
+        for at in [2, 31, 35] {
+            events[at] = Event::SyncEnd { id: 1 };
+        }
+        for at in [5, 33] {
+            events[at] = Event::Mark { data: () };
+        }
         events[8] = Event::RemoveFolder { path: "a".into() };
-        let cuts = after_each_step(&events, &mut Random::new(7));
-        let at: Vec<_> = cuts.iter().map(|it| it.events).collect();
-        assert_eq!(at, [3, 6, 9]);
+        events[11] = write();
+        events[12] = Event::SetLength { fd: 1, length: 1 };
+        events[20..30].fill(write());
+        let how = EachStep {
+            layouts: 2,
+            writes_max: 3,
+        };
+        let switches = [0..1, 10..13];
+        let steps = how.of(&events, &switches, &mut Random::new(7));
+        assert_eq!(steps, how.of(&events, &switches, &mut Random::new(7)));
+        assert_eq!((steps.writes, steps.left_out), (12, 6));
+        let at = steps.cuts.iter().map(|it| it.events);
+        let (drawn, always): (Vec<_>, Vec<_>) = at.partition(|at| (21..30).contains(at));
+        assert_eq!(always, [3, 6, 9, 12, 12, 13, 13, 30, 30, 32, 34, 34, 36]);
+        assert_eq!(drawn.len(), 6);
+        assert!(drawn.chunks(2).all(|it| it[0] == it[1]), "{drawn:?}");
+        let seeds: HashSet<_> = steps.cuts.iter().map(|it| it.seed).collect();
+        assert_eq!(seeds.len(), steps.cuts.len(), "each layout is another one");
     }
 }

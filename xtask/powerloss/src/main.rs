@@ -16,6 +16,7 @@ mod check;
 mod cut;
 mod disk;
 mod judge;
+mod litter;
 mod marks;
 mod raw;
 mod record;
@@ -67,9 +68,21 @@ struct CheckFlags {
     /// How many cuts, per model.
     #[arg(long, default_value_t = 200)]
     cuts: usize,
-    /// Cuts once after each sync, change of names and mark, instead.
+    /// Goes through the record step by step instead: cuts between every two of its writes,
+    /// returns of syncs, changes of names and marks.
     #[arg(long, conflicts_with = "cuts")]
     each_step: bool,
+    /// With `--each-step`: how many layouts are drawn before a sync returns and after a write.
+    #[arg(long, default_value_t = 2, requires = "each_step")]
+    layouts: usize,
+    /// With `--each-step`: after how many writes it cuts, at most, besides those of a switch
+    /// and those before a sync returns.
+    #[arg(long, default_value_t = 500, requires = "each_step")]
+    writes: usize,
+    /// Counts what breaks by a refusal that says this apart, unless it is more than one cut in
+    /// 50.
+    #[arg(long)]
+    known: Option<String>,
     /// Cuts only within appends to a file whose name begins with this.
     #[arg(long, conflicts_with = "each_step")]
     within_appends: Option<String>,

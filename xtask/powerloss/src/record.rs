@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use pop_powerloss_trace::{Event, decode, variables};
 
-use crate::{disk::Disk, marks::Mark};
+use crate::{
+    disk::Disk,
+    marks::{Mark, ReplaceMark},
+};
 
 /// Where a recording is made.
 #[derive(Debug)]
@@ -108,6 +111,23 @@ impl Record {
     pub(crate) fn marks_before(&self, count: usize) -> Vec<Mark> {
         let marks = self.marks.iter().take_while(|(at, _)| *at <= count);
         marks.map(|(_, mark)| mark.clone()).collect()
+    }
+
+    /// From where a content began to take the place of another one to where that was answered,
+    /// in numbers of events.
+    pub(crate) fn switches(&self) -> Vec<Range<usize>> {
+        let mut switches = Vec::new();
+        let mut begun = None;
+        for (at, mark) in &self.marks {
+            match mark {
+                Mark::Replace(ReplaceMark::Publishing { .. }) => begun = Some(*at),
+                Mark::Replace(ReplaceMark::Published { .. }) => {
+                    switches.extend(begun.take().map(|begun| begun..*at));
+                }
+                _ => {}
+            }
+        }
+        switches
     }
 
     /// Checks that the record explains every byte of `folder`, from `start` on: a change that went past the

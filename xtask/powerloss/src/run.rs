@@ -13,7 +13,7 @@ use pop_store::testkit::Random;
 use crate::{
     CheckFlags,
     check::{Check, Conviction},
-    cut::{self, Cut},
+    cut::{self, Cut, EachStep},
     disk::{Disk, Model, Rules},
     marks::Mark,
     record::{Place, Record},
@@ -21,6 +21,8 @@ use crate::{
 };
 
 const SHOWN_MAX: usize = 10;
+// What is known is rare: more of it is something new.
+const KNOWN_ONE_IN: usize = 50;
 
 /// Does what the flags say.
 ///
@@ -135,6 +137,19 @@ fn run_recorded(
     place.record(recorder, &mut command)
 }
 
+/// What came of some cuts.
+struct Verdict {
+    convictions: Vec<Conviction>,
+    /// How many more would be, and are refused as is known.
+    known: usize,
+}
+
+impl Verdict {
+    fn is_clean(&self) -> bool {
+        self.convictions.is_empty() && self.known == 0
+    }
+}
+
 /// A record, cut under one model.
 struct Run<'a> {
     flags: &'a CheckFlags,
@@ -151,15 +166,28 @@ impl Run<'_> {
         let random = &mut Random::new(flags.seed);
         let start = Disk::new(self.rules.clone(), record.log.clone());
         let cuts = match flags.each_step {
-            true => cut::after_each_step(&record.events, random),
+            true => self.each_step(record, random),
             false => self.choose(record, flags.cuts, random),
         };
-        let convictions = self.judge(record, start.clone(), Vec::new(), &cuts)?;
-        self.show(record, cuts.len(), &convictions);
-        let mut broken = convictions.len();
-        if flags.recorder.is_some() && convictions.is_empty() {
+        let verdict = self.judge(record, start.clone(), Vec::new(), &cuts)?;
+        self.show(record, cuts.len(), &verdict);
+        let mut broken = verdict.convictions.len();
+        if flags.recorder.is_some() && broken == 0 {
             let firsts = self.choose(record, flags.recoveries, random);
             for cut in &firsts {
+                // What does not open has no recovery to record.
+                if flags.known.is_some() {
+                    let cuts = std::slice::from_ref(cut);
+                    let verdict = self.judge(record, start.clone(), Vec::new(), cuts)?;
+                    if verdict.known > 0 {
+                        println!(
+                            "powerloss: after {} events it refused as is known, and no \
+                             recovery is looked at",
+                            cut.events
+                        );
+                        continue;
+                    }
+                }
                 broken += self.check_recovery(record, start.clone(), *cut)?;
             }
             println!(
@@ -168,6 +196,23 @@ impl Run<'_> {
             );
         }
         Ok(broken)
+    }
+
+    /// Says what it leaves out.
+    fn each_step(&self, record: &Record, random: &mut Random) -> Vec<Cut> {
+        let how = EachStep {
+            layouts: self.flags.layouts,
+            writes_max: self.flags.writes,
+        };
+        let steps = how.of(&record.events, &record.switches(), random);
+        println!(
+            "powerloss: step by step, and after {} of {} writes: {} outside of switches are left \
+             out",
+            steps.writes - steps.left_out,
+            steps.writes,
+            steps.left_out
+        );
+        steps.cuts
     }
 
     fn choose(&self, record: &Record, count: usize, random: &mut Random) -> Vec<Cut> {
@@ -187,7 +232,7 @@ impl Run<'_> {
         start: Disk,
         said: Vec<Mark>,
         cuts: &[Cut],
-    ) -> Result<Vec<Conviction>> {
+    ) -> Result<Verdict> {
         let check = Check {
             backend: self.flags.store,
             workload: self.workload,
@@ -198,7 +243,22 @@ impl Run<'_> {
             base: self.folder,
             threads: self.flags.threads,
         };
-        check.run(cuts)
+        let is_known = |it: &Conviction| {
+            let known = self.flags.known.as_deref();
+            known.is_some_and(|known| it.violations.iter().all(|it| it.contains(known)))
+        };
+        let (known, convictions): (Vec<_>, Vec<_>) =
+            check.run(cuts)?.into_iter().partition(is_known);
+        Ok(match known.len() <= cuts.len().div_ceil(KNOWN_ONE_IN) {
+            true => Verdict {
+                convictions,
+                known: known.len(),
+            },
+            false => Verdict {
+                convictions: [convictions, known].concat(),
+                known: 0,
+            },
+        })
     }
 
     /// Records how the product opens what a cut left, and cuts that.
@@ -220,19 +280,26 @@ impl Run<'_> {
         let cuts = self.choose(&recovery, count, random);
         let mut said = record.marks_before(first.events);
         said.extend(self.workload.ended_by_recovery());
-        let convictions = self.judge(&recovery, start, said, &cuts)?;
-        if !convictions.is_empty() {
+        let verdict = self.judge(&recovery, start, said, &cuts)?;
+        if !verdict.convictions.is_empty() {
             let _ = base.keep();
             eprintln!("  in the recovery after {} events:", first.events);
-            self.show(&recovery, cuts.len(), &convictions);
         }
-        Ok(convictions.len())
+        if !verdict.is_clean() {
+            self.show(&recovery, cuts.len(), &verdict);
+        }
+        Ok(verdict.convictions.len())
     }
 
-    fn show(&self, record: &Record, cuts: usize, convictions: &[Conviction]) {
+    fn show(&self, record: &Record, cuts: usize, verdict: &Verdict) {
+        let Verdict { convictions, known } = verdict;
+        let known = match known {
+            0 => String::new(),
+            count => format!(", and {count} refused as is known"),
+        };
         println!(
             "powerloss: {} {} under {:?}, seed {}: {} cuts in {} events ({} MiB, {} marks), \
-             {} broken",
+             {} broken{known}",
             self.flags.store,
             self.workload.name(),
             self.rules.model,

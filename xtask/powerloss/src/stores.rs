@@ -18,6 +18,8 @@ use pop_store::{
     table::KEYSPACES,
 };
 
+use crate::litter;
+
 const MEMTABLE_BYTES: u64 = 256 << 10;
 // Where an engine keeps its files in the folder of a store.
 const ENGINE: &str = "engine";
@@ -76,6 +78,11 @@ impl Opener {
         let opened = move || open_with_spaces(backend, &folder, &options);
         let opened = tokio::task::spawn_blocking(opened).await;
         opened?.context("the store does not open again")
+    }
+
+    /// What the closed store has in its folder, and should not.
+    pub(crate) fn litter(&self) -> Result<Vec<String>> {
+        litter::find(self.backend, &self.folder).context("the folder can't be looked at")
     }
 }
 

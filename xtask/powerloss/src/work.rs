@@ -127,7 +127,7 @@ impl Workload {
     ) -> Result<Vec<String>> {
         let mut violations = Vec::new();
         match self {
-            Self::Broker => judge::judge(opener, marks, &mut violations).await?,
+            Self::Broker => judge::judge(opener.clone(), marks, &mut violations).await?,
             Self::Replace => {
                 replace::judge(&opener, marks, chance.is_multiple_of(2), &mut violations).await?;
             }
@@ -138,6 +138,8 @@ impl Workload {
                 store.close().await?;
             }
         }
+        let litter = opener.litter()?;
+        violations.extend(litter.iter().map(|it| format!("litter: {it} is left")));
         Ok(violations)
     }
 }

@@ -1,20 +1,13 @@
-//! S69 on a real disk that is full: a file system in memory, which root alone may mount. Where
-//! that is not permitted the test says so and has looked at nothing.
+//! S69 on a real disk that is full.
 
-use std::{
-    fs::{self, File},
-    io::Write,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::Arc,
-};
+use std::{fs, path::Path, sync::Arc};
 
 use kv_restore::{Digest, ErrorKind};
 use pop_store::{Durability, Error, OpenOptions, Store, WriteBatch};
-use tempfile::TempDir;
 
 use crate::{
     backends::{KEYSPACES, Source, filled_with, old_rows},
+    disk::Disk,
     kit::{A, failed, rows_of},
 };
 
@@ -24,69 +17,27 @@ const LEFT_BYTES: u64 = (64 << 20) + (4 << 20);
 /// Of 16 KiB. They are more than a store writes before it looks at the disk again.
 const ROWS: u32 = 2_000;
 
-struct Disk(TempDir);
-
-impl Disk {
-    fn mount() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", DISK, "tmpfs"])
-            .arg(folder.path())
-            .output();
-        match mount {
-            Ok(output) if output.status.success() => Some(Self(folder)),
-            refused => {
-                skip(&format!("{refused:?}"));
-                None
-            }
-        }
-    }
-
-    /// Takes all room but a little.
-    fn fill(&self) -> PathBuf {
-        let path = self.0.path().join("filler");
-        let mut file = File::create(&path).unwrap();
-        let chunk = vec![1; 1 << 20];
-        while file.write_all(&chunk).is_ok() {}
-        let length = file.metadata().unwrap().len();
-        file.set_len(length - LEFT_BYTES).unwrap();
-        path
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let path = self.0.path();
-        let unmounted = Command::new("umount").arg("--lazy").arg(path).status();
-        assert!(std::thread::panicking() || unmounted.unwrap().success());
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "a test that looks at nothing says so")]
-fn skip(why: &str) {
-    eprintln!("skipped: no file system can be mounted here, run this as root: {why}");
-}
-
 /// The rows that are in use while it happens and afterwards, the room that is needed for them,
 /// and the same restore once there is room.
 async fn s69_is_full<S: Store>(
     open: fn(&Path, OpenOptions) -> Result<S, Error>,
     gives_room_back: bool,
 ) {
-    let Some(disk) = Disk::mount() else {
+    let mounted = tempfile::tempdir().unwrap();
+    let Some(disk) = Disk::mount(mounted.path(), DISK) else {
         return;
     };
     let memory = filled_with(ROWS, 0).await;
     let expected = rows_of(&memory).await;
     let source = Source::of(&memory).await;
-    let folder = disk.0.path().join("store");
+    let folder = disk.path().join("store");
     let open = || -> Arc<dyn Store> {
         let options = OpenOptions::new(&KEYSPACES).with_staging_kept();
         Arc::new(open(&folder, options).unwrap())
     };
     let store = open();
     let mut old = old_rows(&*store).await;
-    let filler = disk.fill();
+    let filler = disk.fill(LEFT_BYTES);
     for _ in 0..2 {
         let (outcome, _) = source.restore(&store, u64::MAX).await;
         let error = failed(outcome, ErrorKind::NoSpace);

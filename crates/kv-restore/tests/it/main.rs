@@ -16,6 +16,11 @@ mod counts;
     target_os = "linux",
     any(feature = "fjall", feature = "rocksdb", feature = "sled")
 ))]
+mod disk;
+#[cfg(all(
+    target_os = "linux",
+    any(feature = "fjall", feature = "rocksdb", feature = "sled")
+))]
 mod full;
 mod kit;
 mod load;

@@ -1,20 +1,12 @@
 //! A disk that is full, and a place that can't be written: what the commands of operators
 //! say, what they leave, and that the same command succeeds once there is room.
-//!
-//! The disks are real and small: file systems in memory, which root alone may mount. Where
-//! that is not permitted a test says so and has looked at nothing.
 
-use std::{
-    fs::{self, File},
-    io::Write,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use crate::{
     bench::{Bench, DURABLE, END_MAX, client, run},
     bootstrap::{source, url},
+    disk::Disk,
     process::Process,
 };
 
@@ -26,35 +18,21 @@ const ENOUGH_KIB: u32 = 512 << 10;
 const MESSAGES: usize = 20;
 const BODY_BYTES: usize = 100_000;
 
-/// A file system of its own. Unmounted when it is dropped.
-struct Disk(PathBuf);
+fn mount(bench: &Bench, kib: u32) -> Option<Disk> {
+    let path = bench.path("disk");
+    fs::create_dir(&path).unwrap();
+    Disk::mount(&path, &format!("size={kib}k"))
+}
 
 impl Disk {
-    fn mount(bench: &Bench, kib: u32) -> Option<Self> {
-        let path = bench.path("disk");
-        fs::create_dir(&path).unwrap();
-        let size = format!("size={kib}k");
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
-            .arg(&path)
-            .output();
-        match mount {
-            Ok(output) if output.status.success() => Some(Self(path)),
-            refused => {
-                skip(&format!("{refused:?}"));
-                None
-            }
-        }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
+    fn inside(&self, name: &str) -> String {
+        self.path().join(name).to_str().unwrap().to_owned()
     }
 
     fn remount(&self, option: &str) {
         let remount = Command::new("mount")
             .args(["-o", &format!("remount,{option}")])
-            .arg(&self.0)
+            .arg(self.path())
             .output();
         let output = remount.unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -63,31 +41,6 @@ impl Disk {
     fn resize(&self, kib: u32) {
         self.remount(&format!("size={kib}k"));
     }
-
-    /// Takes all room but half of what a store keeps free.
-    fn fill(&self) -> PathBuf {
-        let path = self.0.join("filler");
-        let mut file = File::create(&path).unwrap();
-        let chunk = vec![1; 1 << 20];
-        while file.write_all(&chunk).is_ok() {}
-        let length = file.metadata().unwrap().len();
-        file.set_len(length - u64::from(KEPT_FREE_KIB) * 512)
-            .unwrap();
-        path
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // What is left of a failed test may still have it open.
-        let unmount = Command::new("umount").arg("--lazy").arg(&self.0).status();
-        assert!(std::thread::panicking() || unmount.unwrap().success());
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "a test that looks at nothing says so")]
-fn skip(why: &str) {
-    eprintln!("skipped: no file system can be mounted here, run this as root: {why}");
 }
 
 /// What a command is told that does not come to its end: a line that says all of `parts`.
@@ -154,12 +107,12 @@ async fn receive_all(broker: &Process) -> usize {
 #[tokio::test]
 async fn a_backup_on_a_full_disk_is_none_until_the_same_command_has_room() {
     let bench = Bench::new();
-    let Some(disk) = Disk::mount(&bench, 512) else {
+    let Some(disk) = mount(&bench, 512) else {
         return;
     };
     stop(filled(&bench).await).await;
     let expected = digest(&bench, &bench.data());
-    let file = disk.path("a.backup");
+    let file = disk.inside("a.backup");
     let backup = ["backup", "--from", &bench.data(), "--to", &file];
     refused(&backup, &[&file, "No space left", "free some space"]);
     assert!(!Path::new(&file).exists() && !Path::new(&format!("{file}.toml")).exists());
@@ -177,12 +130,12 @@ async fn a_backup_on_a_full_disk_is_none_until_the_same_command_has_room() {
 #[tokio::test]
 async fn a_folder_on_a_full_disk_gets_nothing_until_the_same_command_has_room() {
     let bench = Bench::new();
-    let Some(disk) = Disk::mount(&bench, 64) else {
+    let Some(disk) = mount(&bench, 64) else {
         return;
     };
     let broker = filled(&bench).await;
     let (from, data) = (url(&broker), bench.data());
-    let (first, second) = (disk.path("first"), disk.path("second"));
+    let (first, second) = (disk.inside("first"), disk.inside("second"));
     let to = |folder: &str| format!("{DURABLE}:{folder}");
     let (to_first, to_second) = (to(&first), to(&second));
     let bootstrap = ["bootstrap", "--from", &from, "--to", &to_first];
@@ -223,21 +176,22 @@ async fn a_folder_on_a_full_disk_gets_nothing_until_the_same_command_has_room() 
 #[tokio::test]
 async fn a_restore_over_data_on_a_full_disk_leaves_them_as_they_were() {
     let bench = Bench::new();
-    let Some(disk) = Disk::mount(&bench, ENOUGH_KIB) else {
+    let Some(disk) = mount(&bench, ENOUGH_KIB) else {
         return;
     };
     stop(filled(&bench).await).await;
     let file = bench.path("a.backup");
     let file = file.to_str().unwrap();
     done(&["backup", "--from", &bench.data(), "--to", file]);
-    let folder = disk.path("data");
+    let folder = disk.inside("data");
     let serve = ["--store", DURABLE, "--data", &folder];
     let broker = bench.serve_logged("old", &serve);
     let mut producer = client(&broker, "orders", "billing").await;
     producer.send("old", "old").await.unwrap();
     stop(broker).await;
     let expected = digest(&bench, &folder);
-    let filler = disk.fill();
+    // Half of what a store keeps free.
+    let filler = disk.fill(u64::from(KEPT_FREE_KIB) * 512);
     let restore = ["restore", "--from", file, "--to", &folder, "--replace"];
     for _ in 0..2 {
         refused(&restore, &[&folder, "free some space", "is unchanged"]);
@@ -257,12 +211,12 @@ async fn a_restore_over_data_on_a_full_disk_leaves_them_as_they_were() {
 #[tokio::test]
 async fn a_place_that_is_there_to_be_read_alone_is_named_and_nothing_is_made() {
     let bench = Bench::new();
-    let Some(disk) = Disk::mount(&bench, ENOUGH_KIB) else {
+    let Some(disk) = mount(&bench, ENOUGH_KIB) else {
         return;
     };
     disk.remount("ro");
     let broker = filled(&bench).await;
-    let (from, folder) = (url(&broker), disk.path("folder"));
+    let (from, folder) = (url(&broker), disk.inside("folder"));
     let to = format!("{DURABLE}:{folder}");
     let says = [folder.as_str(), "Read-only", "choose another place"];
     refused(&["bootstrap", "--from", &from, "--to", &to], &says);
@@ -275,7 +229,7 @@ async fn a_place_that_is_there_to_be_read_alone_is_named_and_nothing_is_made() {
     done(&["backup", "--from", &data, "--to", file]);
     refused(&["restore", "--from", file, "--to", &to], &says);
     disk.remount("rw");
-    assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
     done(&["restore", "--from", file, "--to", &to]);
 }
 

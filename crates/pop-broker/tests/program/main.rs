@@ -24,6 +24,13 @@ mod bench;
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 mod bootstrap;
 mod delete;
+// What needs a disk of its own there needs it here: a second copy would drift.
+#[cfg(all(
+    target_os = "linux",
+    any(feature = "fjall", feature = "rocksdb", feature = "sled")
+))]
+#[path = "../../../kv-restore/tests/it/disk.rs"]
+mod disk;
 #[cfg(all(
     target_os = "linux",
     any(feature = "fjall", feature = "rocksdb", feature = "sled")

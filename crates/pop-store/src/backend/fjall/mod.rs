@@ -21,7 +21,7 @@ mod tests;
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
+    fmt, fs, io,
     ops::Bound,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
@@ -35,7 +35,7 @@ use parking_lot::{Mutex, RwLock};
 use self::pin::Pins;
 use super::{
     engine::{Changes, Engine, EngineSnapshot, EngineStore, OpenOptions, Space},
-    folder::{DataFolder, sync_folder},
+    folder::{DataFolder, remove_unfinished, sync_folder},
 };
 use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Estimate, Result, Scan};
 
@@ -53,6 +53,8 @@ const JOURNALS_BYTES_MIN: u64 = 64 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
 // Where fjall keeps its trees. It does not sync this folder when it adds one.
 const TREES: &str = "keyspaces";
+// How the name of a file begins before it is renamed: as the crate `tempfile` has it.
+const UNFINISHED: &str = ".tmp";
 
 /// A store on fjall.
 pub type FjallStore = EngineStore<FjallEngine>;
@@ -74,6 +76,8 @@ impl FjallStore {
             // The first tree, as the check of the journals knows it.
             engine.open_space(&Space::system())
         })?;
+        remove_unfinished_in_trees(&path.join(TREES))
+            .map_err(|it| error::open_failed(it.into()))?;
         let trial = journal::check(&path, folder.high_water()?.sequence())?;
         let started = FjallEngine::open(&path, options.memtable_bytes)
             .and_then(|engine| Self::start(engine, Some(folder), &options));
@@ -87,6 +91,18 @@ impl FjallStore {
         }
         started
     }
+}
+
+/// fjall names the version of a tree in a file that it renames, and never looks for one that a
+/// crash came before.
+fn remove_unfinished_in_trees(trees: &Path) -> io::Result<()> {
+    for tree in fs::read_dir(trees)? {
+        let tree = tree?.path();
+        if tree.is_dir() {
+            remove_unfinished(&tree, |name| name.starts_with(UNFINISHED))?;
+        }
+    }
+    Ok(())
 }
 
 /// fjall as an [`Engine`].

@@ -91,13 +91,13 @@ async fn a_tree_never_gets_the_number_of_one_whose_making_was_cut() {
     }
     let staging = store.begin_replace(&[B]).await.unwrap();
     let trees = |folder: &TempDir| folder.path().join("engine/keyspaces");
-    std::fs::remove_dir_all(trees(&cut)).unwrap();
+    fs::remove_dir_all(trees(&cut)).unwrap();
     copy_folder(&trees(&folder), &trees(&cut));
     drop((staging, store));
-    let names = std::fs::read_dir(trees(&cut)).unwrap();
+    let names = fs::read_dir(trees(&cut)).unwrap();
     let numbers = names.map(|it| it.unwrap().file_name().to_str().unwrap().parse::<u64>());
     let last = numbers.map(Result::unwrap).max().unwrap();
-    std::fs::remove_dir_all(trees(&cut).join(last.to_string())).unwrap();
+    fs::remove_dir_all(trees(&cut).join(last.to_string())).unwrap();
 
     let store = open(&cut).unwrap();
     let mut staging = store.begin_replace(&[A]).await.unwrap();
@@ -110,6 +110,21 @@ async fn a_tree_never_gets_the_number_of_one_whose_making_was_cut() {
     store.close().await.unwrap();
     let store = open(&cut).unwrap();
     assert_eq!(store.scan(A, Scan::all()).await.unwrap(), [entry]);
+}
+
+/// Mutant: open without the sweep.
+#[tokio::test]
+async fn a_version_that_a_crash_left_unfinished_is_swept() {
+    let folder = TempDir::new().unwrap();
+    open(&folder).unwrap().close().await.unwrap();
+    let engine = folder.path().join("engine");
+    let left = engine.join("keyspaces/1/.tmpAbCdEf");
+    fs::write(&left, "").unwrap();
+    // What fjall does by itself, so that we notice when a new version does better.
+    drop(FjallEngine::open(&engine, 32 << 20).unwrap());
+    assert!(left.exists());
+    open(&folder).unwrap().close().await.unwrap();
+    assert!(!left.exists());
 }
 
 mod damage {

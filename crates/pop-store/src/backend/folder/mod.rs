@@ -204,3 +204,19 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     let _ = path;
     Ok(())
 }
+
+/// Deletes the files in `folder` that an engine was making when a crash came, and that it
+/// would leave for good. The engine is closed.
+#[cfg(any(feature = "fjall", feature = "rocksdb"))]
+pub(crate) fn remove_unfinished(
+    folder: &Path,
+    is_unfinished: impl Fn(&str) -> bool,
+) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(&is_unfinished) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}

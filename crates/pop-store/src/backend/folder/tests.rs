@@ -72,6 +72,25 @@ fn an_engine_that_was_made_in_part_is_made_again() {
     assert!(!folder.path().join("engine.new").exists());
 }
 
+/// Mutants: leave the copy that was not whole yet; take it for one that is.
+#[cfg(any(feature = "fjall", feature = "rocksdb"))]
+#[test]
+fn a_crash_in_a_cut_on_trial_leaves_the_file_as_it_was_and_no_copy() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("1.jnl");
+    fs::write(&file, b"whole").unwrap();
+    let check = || {
+        trial::Trial::recover(&file).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"whole");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    };
+    fs::write(folder.path().join("1.jnl.before-cut-new"), b"wh").unwrap();
+    check();
+    drop(trial::Trial::cut(&file, 2).unwrap());
+    assert_eq!(fs::read(&file).unwrap(), b"wh");
+    check();
+}
+
 #[test]
 fn a_torn_mark_falls_back_to_the_one_before() {
     let folder = TempDir::new().unwrap();

@@ -21,7 +21,7 @@ impl Trial {
     pub(crate) fn cut(file: &Path, length: usize) -> io::Result<Self> {
         // Renamed when it is whole, and there before the cut is: a crash must not leave half
         // a file to go back to, nor none.
-        let new = beside(file, ".before-cut-new");
+        let new = unfinished_copy_of(file);
         fs::copy(file, &new)?;
         File::open(&new)?.sync_all()?;
         fs::rename(new, copy_of(file))?;
@@ -30,8 +30,13 @@ impl Trial {
         Ok(Self(Some(file.to_owned())))
     }
 
-    /// Puts `file` back if a crash came between its cut and the verdict.
+    /// Puts `file` back if a crash came between its cut and the verdict. A copy that a crash
+    /// left unfinished goes: its file was not cut yet.
     pub(crate) fn recover(file: &Path) -> io::Result<()> {
+        match fs::remove_file(unfinished_copy_of(file)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         match copy_of(file).try_exists()? {
             true => restore(file),
             false => Ok(()),
@@ -62,6 +67,10 @@ fn beside(file: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(file);
     name.push(ending);
     name.into()
+}
+
+fn unfinished_copy_of(file: &Path) -> PathBuf {
+    beside(file, ".before-cut-new")
 }
 
 fn copy_of(file: &Path) -> PathBuf {

@@ -38,13 +38,16 @@ use rocksdb::{
 use self::{bulk::RocksBulk, manifest::SyncedPart, snapshot::RocksSnapshot};
 use super::{
     engine::{BulkLoader, Changes, Engine, EngineSnapshot, EngineStore, OpenOptions, Space},
-    folder::DataFolder,
+    folder::{DataFolder, remove_unfinished},
 };
 use crate::{Capabilities, Direction, Entry, Error, ErrorKind, Estimate, Result, Scan};
 
 const NAME: &str = "rocksdb";
 // The file that names the manifest: without it there is no database yet.
 const CURRENT: &str = "CURRENT";
+// The end of a file's name before it is renamed. Of its options RocksDB leaves such a file for
+// good: `PurgeObsoleteFiles` keeps each of them.
+const UNFINISHED: &str = ".dbtmp";
 
 type Database = DBWithThreadMode<MultiThreaded>;
 
@@ -65,6 +68,11 @@ impl RocksStore {
         let folder = DataFolder::claim(path, NAME)?;
         // RocksDB makes its database so that it can begin again.
         let path = folder.engine(|_| Ok(()))?;
+        remove_unfinished(&path, |name| name.ends_with(UNFINISHED)).map_err(|error| {
+            Error::new(ErrorKind::Unavailable, NAME, "open")
+                .with_detail(format!("{} can't be swept", path.display()))
+                .with_source(error)
+        })?;
         manifest::mend(&path, &folder, options.memtable_bytes)?;
         let engine = RocksEngine::open(&path, options.memtable_bytes)?;
         Self::start(engine, Some(folder), &options)
