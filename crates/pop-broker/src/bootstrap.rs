@@ -11,7 +11,7 @@ use crate::{
     BrokerError, Entropy, OpenStore,
     data::{ByteRate, Held, Source, SourceError},
     handover::machine::{self, TargetAction, TargetEvent},
-    owner::{self, Filling, NotOwner, Receipt, Standing},
+    owner::{self, NotOwner, Receipt, Standing},
     space::{MetaError, SEALS, SpaceMeta},
     transfer::{self, Copied, CopyOptions, copy, place::is_empty},
 };
@@ -213,11 +213,7 @@ async fn fill(
             source_epoch: held.at.epoch.0,
         });
     }
-    let snapshot = held.at.id;
-    let filling = Filling {
-        snapshot,
-        from: url,
-    };
+    let filling = rows.filling(held.at.id, url);
     owner::note_filling(store.as_ref(), &filling).await?;
     let Copied { installed, stats } = install(source, store, &held.at, options, watch).await?;
     let totals = installed.seal.totals;

@@ -15,7 +15,10 @@ use super::*;
 use crate::{
     Broker, BrokerOptions, NewMessage,
     data::{Access, Credentials, DataOptions, DataPort, DataService},
-    owner::tests::{seal, store_with},
+    owner::{
+        Filling,
+        tests::{seal, store_with},
+    },
     space::KEYSPACES,
     transfer::place::totals,
 };
@@ -100,7 +103,8 @@ async fn awaiting() -> Folder {
     Folder(Mutex::new(store))
 }
 
-// Mutants: a copy of anything is nobody's; the snapshot of the note is not looked at.
+// Mutants: a copy of anything is nobody's; the snapshot of the note is not looked at; what was
+// there before is not noted.
 #[tokio::test]
 async fn a_copy_that_came_from_elsewhere_is_not_written_over() {
     let (_first, first) = source(Folder::new()).await;
@@ -108,6 +112,14 @@ async fn a_copy_that_came_from_elsewhere_is_not_written_over() {
     let to = Folder::new();
     fetch(&first, &to, false, false).await.unwrap();
     // Never served, it comes again from where it was.
+    fetch(&first, &to, false, false).await.unwrap();
+    // Also after one that was killed before its rows had come.
+    let store = to.open().await.unwrap();
+    for killed in [11, 12] {
+        let rows = owner::Rows::read(&store).await.unwrap();
+        let filling = rows.filling(SnapshotId(killed), first.url().to_string());
+        owner::note_filling(store.as_ref(), &filling).await.unwrap();
+    }
     fetch(&first, &to, false, false).await.unwrap();
     let before = to.totals().await;
     for handover in [false, true] {
@@ -120,6 +132,7 @@ async fn a_copy_that_came_from_elsewhere_is_not_written_over() {
     let store = to.open().await.unwrap();
     let other = Filling {
         snapshot: SnapshotId(3),
+        before: None,
         from: second.url().to_string(),
     };
     owner::note_filling(store.as_ref(), &other).await.unwrap();
@@ -146,15 +159,16 @@ async fn what_waits_for_its_receipt_is_kept_from_a_source_that_does_not_know_of_
     assert!(matches!(to.standing().await, Standing::Own(_)));
 }
 
-// Mutant: the source forgets which handover it began.
+// Mutants: the source forgets which handover it began; it knows the last one only.
 #[tokio::test]
 async fn what_waits_for_its_receipt_comes_again_from_a_source_that_took_it_back() {
     let folder = Folder::new();
     let store = folder.open().await.unwrap();
-    // As by a handover that its source was killed in.
-    owner::note_begun(store.as_ref(), SnapshotId(7))
-        .await
-        .unwrap();
+    // As by a handover that its source was killed in, and one after it whose rows did not come.
+    for begun in [7, 8] {
+        let noted = owner::note_begun(store.as_ref(), SnapshotId(begun)).await;
+        noted.unwrap();
+    }
     let (_broker, source) = source(folder).await;
     let to = awaiting().await;
     fetch(&source, &to, true, false).await.unwrap();

@@ -130,14 +130,17 @@ impl DataService {
     async fn not_let_go_of(&self, snapshot: &str) -> Refusal {
         let begun = async {
             let core = self.broker().core()?;
-            Ok(owner::begun(core.store.as_ref()).await?)
+            Ok(match hello::snapshot_id(snapshot) {
+                Some(id) => owner::has_begun(core.store.as_ref(), id).await?,
+                None => false,
+            })
         };
         match begun.await {
-            Ok(Some(begun)) if hello::snapshot_id(snapshot) == Some(begun) => {
+            Ok(true) => {
                 let text = "it took that handover back, and serves".to_owned();
                 Refusal(Why::TakenBack, text)
             }
-            Ok(_) => {
+            Ok(false) => {
                 let text = "it does not know of that handover, and serves".to_owned();
                 Refusal(Why::Impossible, text)
             }

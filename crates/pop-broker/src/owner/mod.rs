@@ -160,9 +160,21 @@ impl Rows {
 
     /// Whether what was installed last came from there, over the data port.
     pub(crate) fn came_from(&self, url: &str) -> bool {
+        let (Some((seal, _)), Some(filling)) = (&self.seal, &self.filling) else {
+            return false;
+        };
+        let given = [Some(filling.snapshot), filling.before];
+        filling.from == url && given.contains(&Some(seal.snapshot))
+    }
+
+    /// The note that a folder is about to be filled with this from there.
+    pub(crate) fn filling(&self, snapshot: SnapshotId, from: String) -> Filling {
         let seal = self.seal.as_ref().map(|(seal, _)| seal.snapshot);
-        let filling = self.filling.as_ref();
-        filling.is_some_and(|it| it.from == url && Some(it.snapshot) == seal)
+        Filling {
+            snapshot,
+            before: seal.filter(|_| self.came_from(&from)),
+            from,
+        }
     }
 
     /// What was handed over to this folder and became its own, and the digest of its receipt.
@@ -185,19 +197,25 @@ pub(crate) async fn standing(store: &Arc<dyn Store>) -> pop_store::Result<Standi
 /// Notes on the side of a source which handover it begins, so that it can say later that it
 /// took that back. On `Ok` that survives a power cut.
 pub(crate) async fn note_begun(store: &dyn Store, snapshot: SnapshotId) -> pop_store::Result<()> {
+    let mut begun = begun(store).await?;
+    begun.add(snapshot);
     let mut batch = WriteBatch::new();
-    batch.put(SEALS, BEGUN, Begun(snapshot).encode());
+    batch.put(SEALS, BEGUN, begun.encode());
     store.write(batch, Durability::Synced).await
 }
 
-/// The handover that was begun last by whoever owns the content now.
+/// Whether this handover was begun by whoever owns the content now.
 ///
 /// # Errors
 ///
 /// The store's, or a row that can't be read.
-pub(crate) async fn begun(store: &dyn Store) -> pop_store::Result<Option<SnapshotId>> {
-    let begun: Option<Begun> = get_value(store, SEALS, &BEGUN).await?;
-    Ok(begun.map(|it| it.0))
+pub(crate) async fn has_begun(store: &dyn Store, snapshot: SnapshotId) -> pop_store::Result<bool> {
+    Ok(begun(store).await?.has(snapshot))
+}
+
+async fn begun(store: &dyn Store) -> pop_store::Result<Begun> {
+    let begun = get_value(store, SEALS, &BEGUN).await?;
+    Ok(begun.unwrap_or_default())
 }
 
 /// Notes where a folder is about to be filled from. On `Ok` that survives a power cut.

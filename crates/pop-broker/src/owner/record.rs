@@ -13,7 +13,7 @@ pub(super) const OWNER: Bytes = Bytes::from_static(b"owner");
 pub(super) const RETIRED: Bytes = Bytes::from_static(b"retired");
 /// The key of the last [`Retired`] that was taken back.
 pub(super) const UNDONE: Bytes = Bytes::from_static(b"undone");
-/// The key of the last handover that was begun: a snapshot id.
+/// The key of [`Begun`].
 pub(super) const BEGUN: Bytes = Bytes::from_static(b"begun");
 /// The key of [`Filling`].
 pub(super) const FILLING: Bytes = Bytes::from_static(b"filling");
@@ -48,6 +48,8 @@ pub struct Retired {
 pub(crate) struct Filling {
     /// Which snapshot.
     pub(crate) snapshot: SnapshotId,
+    /// What was in the folder from there before, and is until the other has come.
+    pub(crate) before: Option<SnapshotId>,
     /// The URL of its source, as it was typed.
     pub(crate) from: String,
 }
@@ -57,30 +59,53 @@ impl StoredValue for Filling {
 
     fn write(&self, out: &mut Vec<u8>) {
         out.put_u128(self.snapshot.0);
+        write_option(out, self.before, |out, before| out.put_u128(before.0));
         write_bytes(out, self.from.as_bytes());
     }
 
     fn read(reader: &mut Reader) -> Result<Self, CodecError> {
         Ok(Self {
             snapshot: snapshot(reader)?,
+            before: reader.option("before", snapshot)?,
             from: reader.text("from")?,
         })
     }
 }
 
-/// The handover that a source began last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Begun(pub(super) SnapshotId);
+/// The handovers that a source began last, in that order: a target whose commands are killed
+/// again and again may have any of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Begun(Vec<SnapshotId>);
+
+impl Begun {
+    const MAX: usize = 256;
+
+    pub(super) fn add(&mut self, snapshot: SnapshotId) {
+        self.0.push(snapshot);
+        let forgotten = self.0.len().saturating_sub(Self::MAX);
+        self.0.drain(..forgotten);
+    }
+
+    pub(super) fn has(&self, snapshot: SnapshotId) -> bool {
+        self.0.contains(&snapshot)
+    }
+}
 
 impl StoredValue for Begun {
-    const WHAT: &'static str = "begun handover";
+    const WHAT: &'static str = "begun handovers";
 
     fn write(&self, out: &mut Vec<u8>) {
-        out.put_u128(self.0.0);
+        // `add` keeps them few.
+        out.put_u32(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
+        self.0.iter().for_each(|it| out.put_u128(it.0));
     }
 
     fn read(reader: &mut Reader) -> Result<Self, CodecError> {
-        snapshot(reader).map(Self)
+        let count = reader.u32()?;
+        (0..count)
+            .map(|_| snapshot(reader))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -159,17 +184,23 @@ mod tests {
             "01000000016200000000000000090000000000000003000000000000000000000000000000070505050505050505050505050505050549c65d03"
         );
         assert_eq!(Retired::decode(bytes), Ok(retired));
-        let bytes = Begun(SnapshotId(7)).encode();
-        assert_eq!(hex(&bytes), "010000000000000000000000000000000751c31b5d");
-        assert_eq!(Begun::decode(bytes), Ok(Begun(SnapshotId(7))));
+        let mut begun = Begun::default();
+        (1..=2).for_each(|id| begun.add(SnapshotId(id)));
+        let bytes = begun.encode();
+        assert_eq!(
+            hex(&bytes),
+            "0100000002000000000000000000000000000000010000000000000000000000000000000295a76f7f"
+        );
+        assert_eq!(Begun::decode(bytes), Ok(begun));
         let filling = Filling {
             snapshot: SnapshotId(7),
+            before: Some(SnapshotId(6)),
             from: "tcp://a:1".into(),
         };
         let bytes = filling.encode();
         assert_eq!(
             hex(&bytes),
-            "0100000000000000000000000000000007000000097463703a2f2f613a31557c8a9e"
+            "01000000000000000000000000000000070100000000000000000000000000000006000000097463703a2f2f613a31808df8c0"
         );
         assert_eq!(Filling::decode(bytes), Ok(filling));
     }
