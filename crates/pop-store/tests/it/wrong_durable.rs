@@ -1,11 +1,11 @@
 //! Durable stores that are wrong on purpose, each caught by the check named here.
 
 use std::{
+    collections::VecDeque,
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::Arc,
-    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -36,7 +36,23 @@ enum Mistake {
 struct WrongStore {
     inner: Arc<JournalStore>,
     mistake: Mistake,
-    late: tokio::sync::Mutex<Vec<WriteBatch>>,
+    // Answered, and written by a later call: a kill at any moment finds some.
+    late: Late,
+}
+
+type Late = Arc<tokio::sync::Mutex<VecDeque<WriteBatch>>>;
+
+// Several synced writes of each writer, so that the moment of a kill makes no difference.
+const LATE: usize = 40;
+
+impl WrongStore {
+    async fn catch_up(&self) -> Result<()> {
+        let mut late = self.late.lock().await;
+        while let Some(batch) = late.pop_front() {
+            self.inner.write(batch, Durability::Synced).await?;
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -65,16 +81,14 @@ impl Store for WrongStore {
         if !is_late {
             return self.inner.write(batch, durability).await;
         }
-        // Held while they are written, so that late is the only thing that is wrong.
+        // Held while one is written, so that late is the only thing that is wrong.
         let mut late = self.late.lock().await;
-        late.push(batch);
-        if late.len() <= 8 {
+        late.push_back(batch);
+        if late.len() <= LATE {
             return Ok(());
         }
-        for batch in late.drain(..) {
-            self.inner.write(batch, durability).await?;
-        }
-        Ok(())
+        let batch = late.pop_front().expect("it has some");
+        self.inner.write(batch, durability).await
     }
 
     async fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
@@ -93,8 +107,10 @@ impl Store for WrongStore {
         if self.mistake != Mistake::PublishesKeyspaceByKeyspace {
             return self.inner.begin_replace(keyspaces).await;
         }
+        self.catch_up().await?;
         Ok(Box::new(WrongStaging {
             store: Arc::clone(&self.inner),
+            late: Arc::clone(&self.late),
             rows: Vec::new(),
         }))
     }
@@ -102,6 +118,10 @@ impl Store for WrongStore {
     async fn close(&self) -> Result<()> {
         match self.mistake {
             Mistake::KeepsItsLockAfterClose => Ok(()),
+            Mistake::PublishesKeyspaceByKeyspace => {
+                self.catch_up().await?;
+                self.inner.close().await
+            }
             _ => self.inner.close().await,
         }
     }
@@ -110,6 +130,7 @@ impl Store for WrongStore {
 #[derive(Debug)]
 struct WrongStaging {
     store: Arc<JournalStore>,
+    late: Late,
     rows: Vec<(Keyspace, Entry)>,
 }
 
@@ -122,14 +143,21 @@ impl Staging for WrongStaging {
     }
 
     async fn publish(self: Box<Self>) -> Result<()> {
+        // One at once, the others when the store is called again.
+        let mut late = self.late.lock().await;
         for keyspace in KEYSPACES {
             let mut batch = WriteBatch::new();
             for (_, row) in self.rows.iter().filter(|it| it.0 == keyspace) {
                 batch.put(keyspace, row.key.clone(), row.value.clone());
             }
-            self.store.write(batch, Durability::Synced).await?;
-            // Long enough that a kill after any report falls in here.
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            if batch.is_empty() {
+                continue;
+            }
+            if keyspace == KEYSPACES[0] {
+                self.store.write(batch, Durability::Synced).await?;
+            } else {
+                late.push_back(batch);
+            }
         }
         Ok(())
     }
@@ -159,7 +187,7 @@ impl StoreFactory for Wrong {
         Ok(WrongStore {
             inner: Arc::new(inner?),
             mistake: self.0,
-            late: tokio::sync::Mutex::default(),
+            late: Late::default(),
         })
     }
 }
