@@ -79,6 +79,8 @@ mutants! {
     NoLocalDeadline,
     /// Nothing bounds a peer that only says that it lives.
     NoRateMin,
+    /// Nothing bounds a receiver that only says that it lives.
+    NoTakenDeadline,
     /// A busy side says nothing.
     NoKeepAlive,
     /// The last word is not repeated when its answer is lost.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use kv_restore::{
-    AbortCode, Digest, ErrorKind, Failure,
+    AbortCode, Digest, ErrorKind, Failure, SessionId, StreamId,
     frame::{Body, Frame, Part, Row},
     machine::{
         Now, Sender,
@@ -15,8 +15,8 @@ use kv_restore::{
 use pop_store::{Entry, Keyspace};
 
 use crate::{
-    net::End,
-    plan::Bug,
+    net::{Channel, End},
+    plan::{Bug, snapshot},
     world::{Event, World},
 };
 
@@ -36,6 +36,8 @@ pub struct Dump {
     pub channel: usize,
     pub source: usize,
     pub over: bool,
+    /// It has no snapshot any more.
+    pub released: bool,
     pub finished: Option<Result<Digest, ErrorKind>>,
     rows: Arc<Vec<Row>>,
     read: usize,
@@ -58,6 +60,10 @@ impl Dump {
     pub fn is_under_way(&self) -> bool {
         self.op.is_some()
     }
+
+    fn stream(&self) -> StreamId {
+        self.core.request().stream
+    }
 }
 
 impl World {
@@ -79,6 +85,17 @@ impl World {
 
     fn dump_begins(&mut self, channel: usize, source: usize, frame: Frame) {
         let stream = frame.stream;
+        let bug = self.plan.bugs.get(source).copied().flatten();
+        let bug = bug.filter(|_| !self.calm);
+        if bug.is_some() {
+            self.disturb(channel);
+            self.corrupt(channel);
+        }
+        let asks = matches!(frame.body, Body::Pull { .. } | Body::Ack { .. });
+        if bug == Some(Bug::Talk) && asks {
+            let body = Body::Alive { limited: false };
+            return self.send(channel, End::Receiver, Frame { stream, body });
+        }
         let Some(request) = Request::of(frame) else {
             let body = Body::Abort {
                 code: AbortCode::UnknownSession,
@@ -87,12 +104,6 @@ impl World {
             self.send(channel, End::Receiver, Frame { stream, body });
             return self.close(channel, End::Source, false);
         };
-        let bug = self.plan.bugs.get(source).copied().flatten();
-        let bug = bug.filter(|_| !self.calm);
-        if bug.is_some() {
-            self.disturb(channel);
-            self.corrupt(channel);
-        }
         if bug == Some(Bug::Silent) {
             return;
         }
@@ -105,6 +116,7 @@ impl World {
             channel,
             source,
             over: false,
+            released: false,
             finished: None,
             rows,
             read: 0,
@@ -120,7 +132,11 @@ impl World {
         self.dump_on(n, Did::Start);
         if bug == Some(Bug::Oversend) {
             let credit = u64::MAX;
-            let body = Body::Ack { next: 0, credit };
+            let body = Body::Ack {
+                next: 0,
+                credit,
+                limited: false,
+            };
             self.dump_on(n, Did::Received(Frame { stream, body }));
         }
     }
@@ -129,12 +145,6 @@ impl World {
         let Some(dump) = self.dumps.get(n) else {
             return;
         };
-        let asks = matches!(frame.body, Body::Pull { .. } | Body::Ack { .. });
-        if dump.bug == Some(Bug::Talk) && asks {
-            let (channel, stream) = (dump.channel, frame.stream);
-            let body = Body::Alive { limited: false };
-            return self.send(channel, End::Receiver, Frame { stream, body });
-        }
         if dump.bug == Some(Bug::LeaveOut)
             && let Body::Ack { next, .. } = &mut frame.body
             && dump.core.totals().rows() > 0
@@ -203,6 +213,7 @@ impl World {
                 );
             }
             Action::Send(frame) => self.dump_says(n, frame),
+            Action::Release => self.dump_releases(n),
             Action::Finish(outcome) => self.dump_ends(n, outcome),
             Action::Hangup => self.dump_hangs_up(n),
         }
@@ -212,6 +223,9 @@ impl World {
     fn dump_works(&mut self, n: usize, answer: impl FnOnce(Option<Failure>) -> Answer) {
         let odds = self.odds();
         let op = self.next_id();
+        if self.dumps.get(n).is_some_and(|it| it.released) {
+            self.fail(format!("I10: dump {n} reads what it gave back"));
+        }
         let Some(channel) = self.dumps.get_mut(n).map(|it| {
             it.op = Some(op);
             it.channel
@@ -280,7 +294,6 @@ impl World {
         let (channel, bug) = (dump.channel, dump.bug);
         let mut closes = false;
         match (bug, &mut frame.body) {
-            (Some(Bug::Talk), _) => return,
             (Some(Bug::LeaveOut), Body::Chunk { seq, .. }) => match seq.checked_sub(1) {
                 Some(before) => *seq = before,
                 None => return,
@@ -317,6 +330,12 @@ impl World {
         }
     }
 
+    fn dump_releases(&mut self, n: usize) {
+        if let Some(dump) = self.dumps.get_mut(n) {
+            dump.released = true;
+        }
+    }
+
     fn dump_ends(&mut self, n: usize, outcome: Result<Digest, Failure>) {
         if let Some(dump) = self.dumps.get_mut(n) {
             dump.op = None;
@@ -331,6 +350,44 @@ impl World {
             let channel = dump.channel;
             self.close(channel, End::Source, false);
         }
+    }
+
+    /// A receiver that no code of ours is: it lives, takes nothing, and does not go.
+    pub fn leech_begins(&mut self, source: usize) {
+        if !self.up.get(source).copied().unwrap_or(false) {
+            return;
+        }
+        self.channels.push(Channel::new(usize::MAX, 0, source));
+        let channel = self.channels.len() - 1;
+        let stream = StreamId {
+            session: SessionId(u128::from(self.next_id())),
+            attempt: 0,
+        };
+        let body = Body::Pull {
+            at: Box::new(snapshot(1, 1)),
+            resume: None,
+            credit: 1,
+            chunk_bytes: 1,
+        };
+        self.dump_begins(channel, source, Frame { stream, body });
+        self.leech_lives(channel);
+    }
+
+    pub fn leech_lives(&mut self, channel: usize) {
+        let Some(n) = self.channels.get(channel).and_then(|it| it.dump) else {
+            return;
+        };
+        let Some(stream) = self.dumps.get(n).filter(|it| !it.over).map(Dump::stream) else {
+            return;
+        };
+        let body = Body::Ack {
+            next: 0,
+            credit: 1,
+            limited: false,
+        };
+        self.dump_on(n, Did::Received(Frame { stream, body }));
+        let repeat = self.plan.options.repeat_every;
+        self.after(repeat, Event::Leech(channel));
     }
 
     /// A source dies, with all that it was sending.

@@ -81,6 +81,8 @@ pub enum Step {
     Crash,
     /// A source dies and comes back.
     SourceCrash(usize),
+    /// Somebody asks a source for a snapshot, says that he lives, and takes nothing of it.
+    Leech(usize),
     /// The restorer is closed, and another one is made.
     Close,
 }
@@ -162,6 +164,7 @@ fn options(random: &mut Random) -> Options {
     options.connect_within = Duration::from_secs(3);
     options.first_frame_within = Duration::from_secs(3);
     options.idle = Duration::from_secs(4);
+    options.taken_within = Duration::from_secs(12);
     options.load_within = Duration::from_secs(8);
     options.hold_within = Duration::from_secs(15);
     options.commit_within = Duration::from_secs(20);
@@ -203,7 +206,7 @@ fn steps(random: &mut Random) -> Vec<(Duration, Step)> {
     for _ in 1..count {
         let pause = *pick(random, &[100, 1_000, 12_000]);
         now += random.below(pause);
-        let step = match random.below(20) {
+        let step = match random.below(21) {
             0..7 => request(random),
             7..11 => Step::Repeat,
             11..13 => Step::Cancel,
@@ -211,6 +214,7 @@ fn steps(random: &mut Random) -> Vec<(Duration, Step)> {
             14..16 => Step::Drop,
             16 => Step::Crash,
             17 | 18 => Step::SourceCrash(random.index(SOURCES)),
+            19 => Step::Leech(random.index(SOURCES)),
             _ => Step::Close,
         };
         steps.push((Duration::from_millis(now), step));

@@ -44,6 +44,8 @@ pub enum Event {
         answer: dump::Answer,
     },
     SourceBack(usize),
+    /// The next word of a receiver that takes nothing.
+    Leech(usize),
 }
 
 pub struct World {
@@ -190,6 +192,7 @@ impl World {
             },
             Event::Task { task, op, answer } => self.task_answers(task, op, answer),
             Event::Dump { dump, op, answer } => self.dump_answers(dump, op, answer),
+            Event::Leech(channel) => self.leech_lives(channel),
             Event::SourceBack(source) => {
                 if let Some(up) = self.up.get_mut(source) {
                     *up = true;

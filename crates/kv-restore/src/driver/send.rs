@@ -155,6 +155,7 @@ impl Session {
                     link.send(frame);
                 }
             }
+            Action::Release => self.give_back(),
             Action::Finish(outcome) => {
                 match &outcome {
                     Ok(totals) => tracing::info!(%totals, "sent, and installed there"),

@@ -167,9 +167,14 @@ fn put_body(into: &mut BytesMut, body: &Body) {
             into.put_u64(*seq);
             put_digest(into, totals);
         }
-        Body::Ack { next, credit } => {
+        Body::Ack {
+            next,
+            credit,
+            limited,
+        } => {
             into.put_u64(*next);
             into.put_u64(*credit);
+            into.put_u8(u8::from(*limited));
         }
         Body::Alive { limited } => into.put_u8(u8::from(*limited)),
         Body::Abort { code, text } => {
@@ -208,6 +213,7 @@ fn read_body(kind: u8, reader: &mut Reader) -> Result<Body, FrameError> {
         kind::ACK => Body::Ack {
             next: reader.u64()?,
             credit: reader.u64()?,
+            limited: reader.flag()?,
         },
         kind::ALIVE => Body::Alive {
             limited: reader.flag()?,

@@ -94,6 +94,8 @@ pub enum Body {
         next: u64,
         /// As in [`Body::Pull`]; it only grows.
         credit: u64,
+        /// With waiting for my rate limit: I can't be expected to take rows meanwhile.
+        limited: bool,
     },
     /// Sender: I live, and am busy on my side.
     Alive {

@@ -60,7 +60,11 @@ fn bodies() -> impl Strategy<Value = Body> {
             crc
         }),
         (any::<u64>(), digests()).prop_map(|(seq, totals)| Body::End { seq, totals }),
-        any::<(u64, u64)>().prop_map(|(next, credit)| Body::Ack { next, credit }),
+        any::<(u64, u64, bool)>().prop_map(|(next, credit, limited)| Body::Ack {
+            next,
+            credit,
+            limited,
+        }),
         any::<bool>().prop_map(|limited| Body::Alive { limited }),
         (any::<u8>(), ".{0,20}").prop_map(|(code, text)| Body::Abort {
             code: AbortCode::of(code),
@@ -250,6 +254,15 @@ fn frames_rows_and_digests_keep_their_bytes() {
                 bytes: Some(70_000),
             }),
         },
+        Body::Ack {
+            next: 2,
+            credit: 9,
+            limited: true,
+        },
+        Body::Alive { limited: true },
+        Body::Installed {
+            snapshot: SnapshotId(1),
+        },
     ];
     let golden = [
         "4b520101000000000000000000000000000000070000000100000042dac1279f000000057370616365000000000000000000000000000000010000000000000002000000000000000300010000000161000000000000000000000000000900000008",
@@ -258,6 +271,9 @@ fn frames_rows_and_digests_keep_their_bytes() {
         "4b520107000000000000000000000000000000070000000100000009ac63319c0400000004676f6e65",
         "4b520102000000000000000000000000000000070000000100000001088149c600",
         "4b52010200000000000000000000000000000007000000010000001281b5390800000000000000012c010000000000011170",
+        "4b520105000000000000000000000000000000070000000100000011ca051c3b0000000000000002000000000000000901",
+        "4b5201060000000000000000000000000000000700000001000000014c50daf901",
+        "4b5201080000000000000000000000000000000700000001000000104420646d00000000000000000000000000000001",
     ];
     assert_eq!(bodies.len(), golden.len());
     for (body, golden) in bodies.into_iter().zip(golden) {

@@ -23,6 +23,10 @@ pub struct Options {
     pub first_frame_within: Duration,
     /// Between two signs of life, while the peer is the one who is waited for.
     pub idle: Duration,
+    /// Until a receiver that only says that it lives has taken something more of what it was
+    /// sent, or asked for more; a wait for its own rate limit does not count. Longer than the
+    /// most patient receiver's `load_within`, whose clock is the finer one.
+    pub taken_within: Duration,
     /// Until one chunk is read or loaded.
     pub load_within: Duration,
     /// Until who asked for a staged snapshot has decided about it.
@@ -58,6 +62,7 @@ impl Default for Options {
             connect_within: Duration::from_secs(10),
             first_frame_within: Duration::from_secs(10),
             idle: Duration::from_secs(30),
+            taken_within: Duration::from_secs(900),
             load_within: Duration::from_secs(60),
             hold_within: Duration::from_secs(300),
             commit_within: Duration::from_secs(300),

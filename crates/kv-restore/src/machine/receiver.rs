@@ -273,8 +273,13 @@ impl Receiver {
     #[must_use]
     pub fn pending_bytes(&self) -> u64 {
         // What waits for the rate limit is still in the queue.
-        let loading = self.loading.filter(|_| self.local.is_some());
+        let loading = self.loading.filter(|_| !self.is_limited());
         self.queue.iter().map(|it| it.bytes).sum::<u64>() + loading.unwrap_or(0)
+    }
+
+    /// Whether it waits for its own rate limit.
+    fn is_limited(&self) -> bool {
+        self.loading.is_some() && self.local.is_none()
     }
 
     /// When it wants an [`Event::Tick`] at the latest.

@@ -1,5 +1,5 @@
 //! The sending end: reads what there is credit for, and waits until it hears that the
-//! content is installed.
+//! content is installed; for that it needs no snapshot any more.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -100,6 +100,9 @@ pub enum Action {
     Charge(u64),
     /// Send a frame on the channel.
     Send(Frame),
+    /// The receiver has all rows: let the snapshot and its room go. What the session waits
+    /// for from here on is the outcome.
+    Release,
     /// The session is over: let the snapshot go.
     Finish(Result<Digest, Failure>),
     /// Nothing is left to be said: drop the channel.
@@ -111,6 +114,8 @@ enum Stage {
     Fresh,
     Opening,
     Streaming,
+    // The receiver has all rows.
+    Taken,
     Over,
 }
 
@@ -158,6 +163,8 @@ pub struct Sender {
     ended: bool,
     local: Option<Now>,
     peer: Option<Now>,
+    // Until when the receiver must have taken something.
+    taken: Option<Now>,
     repeat: Option<Now>,
     tombstone: Option<Now>,
     last_word: Option<Body>,
@@ -191,6 +198,7 @@ impl Sender {
             ended: false,
             local: None,
             peer: None,
+            taken: None,
             repeat: None,
             tombstone: None,
             last_word: None,
@@ -233,7 +241,13 @@ impl Sender {
     /// When it wants an [`Event::Tick`] at the latest.
     #[must_use]
     pub fn deadline(&self) -> Option<Now> {
-        earliest([self.local, self.peer, self.repeat, self.tombstone])
+        earliest([
+            self.local,
+            self.peer,
+            self.taken,
+            self.repeat,
+            self.tombstone,
+        ])
     }
 
     /// Takes what happened and says what to do about it.
@@ -386,7 +400,16 @@ impl Sender {
             return;
         }
         match frame.body {
-            Body::Ack { next, credit } => self.acked(now, next, credit, out),
+            Body::Ack {
+                next,
+                credit,
+                limited,
+            } => {
+                let taken = self.acked(now, next, credit, out);
+                if taken || limited {
+                    self.taken = None;
+                }
+            }
             Body::Pull { at, resume, .. } => {
                 if *at != *self.request.at || resume != self.request.resume {
                     return self.fail(now, protocol("another snapshot in the same session"), out);
@@ -408,10 +431,13 @@ impl Sender {
         }
     }
 
-    fn acked(&mut self, now: Now, next: u64, credit: u64, out: &mut Vec<Action>) {
+    /// Whether the receiver took something, or asks for more.
+    fn acked(&mut self, now: Now, next: u64, credit: u64, out: &mut Vec<Action>) -> bool {
         if next > self.next {
-            return self.fail(now, protocol("what was not sent is acknowledged"), out);
+            self.fail(now, protocol("what was not sent is acknowledged"), out);
+            return false;
         }
+        let before = (self.unacked.len(), self.credit);
         while self.unacked.front().is_some_and(|(seq, _)| *seq < next)
             && let Some((_, body)) = self.unacked.pop_front()
         {
@@ -421,12 +447,20 @@ impl Sender {
             }
         }
         self.credit = self.credit.max(credit);
+        let taken = before != (self.unacked.len(), self.credit);
+        if self.stage == Stage::Streaming && self.ended && self.unacked.is_empty() {
+            self.stage = Stage::Taken;
+            out.push(Action::Release);
+        }
         self.pump(now, out);
+        taken
     }
 
     fn stop(&mut self, now: Now, stop: Stop, out: &mut Vec<Action>) {
         let kind = match stop {
             _ if self.stage == Stage::Over => return out.push(Action::Hangup),
+            // It is not needed any more.
+            Stop::Withdrawn if self.stage == Stage::Taken => return,
             Stop::Withdrawn => ErrorKind::SourceGone,
             Stop::Closed => ErrorKind::Closed,
             Stop::Superseded => ErrorKind::Superseded,
@@ -447,6 +481,10 @@ impl Sender {
         } else if passed(self.peer, now) && !Mutant::NoPeerDeadline.is_on() {
             let detail = format!("the receiver said nothing for {:?}", self.options.idle);
             self.fail(now, Failure::new(ErrorKind::Idle, detail), out);
+        } else if passed(self.taken, now) && !Mutant::NoTakenDeadline.is_on() {
+            let within = self.options.taken_within;
+            let detail = format!("the receiver lives and took nothing for {within:?}");
+            self.fail(now, Failure::new(ErrorKind::TooSlow, detail), out);
         } else if passed(self.repeat, now) {
             self.repeat(now, out);
         }
@@ -499,7 +537,7 @@ impl Sender {
         self.unacked.clear();
         self.unacked_bytes = 0;
         self.spent = None;
-        (self.local, self.peer, self.repeat) = (None, None, None);
+        (self.local, self.peer, self.taken, self.repeat) = (None, None, None, None);
         if let Some(code) = tell {
             let text = outcome.as_ref().err().map(|it| it.detail.clone());
             self.last_word = Some(Body::Abort {
@@ -518,9 +556,13 @@ impl Sender {
         }
     }
 
-    /// The clock of the receiver runs while our own side has nothing to do.
+    /// The clocks of the receiver run while our own side has nothing to do: one until it says
+    /// anything, and while it does not have all rows one until it takes something.
     fn set_clocks(&mut self, now: Now, heard: bool) {
-        let waiting = self.stage == Stage::Streaming && self.work.is_none();
+        let owes = self.stage == Stage::Streaming && self.work.is_none();
+        let waiting = owes || self.stage == Stage::Taken;
+        let within = self.options.taken_within;
+        self.taken = owes.then(|| self.taken.unwrap_or(now + within));
         self.peer = match (waiting, self.peer) {
             (false, _) => None,
             (true, Some(until)) if !heard => Some(until),

@@ -44,6 +44,14 @@ fn frame(body: Body) -> Frame {
     }
 }
 
+fn ack(next: u64, credit: u64) -> Body {
+    Body::Ack {
+        next,
+        credit,
+        limited: false,
+    }
+}
+
 /// A source that sends whatever a test wants.
 struct Script {
     seq: u64,

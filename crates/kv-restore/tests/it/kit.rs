@@ -94,6 +94,8 @@ pub(crate) struct World {
     pub(crate) faults: Faults,
     pub(crate) way: Arc<Way>,
     pub(crate) dumper: Dumper,
+    /// The dumper's room.
+    pub(crate) dumping: Admission,
     pub(crate) restorer: Restorer,
     pub(crate) admission: Admission,
     pub(crate) limiter: Limiter,
@@ -101,6 +103,9 @@ pub(crate) struct World {
     // Handles of sessions that have ended: who holds one must not get it again.
     ended: Mutex<Vec<Session>>,
 }
+
+/// How many sessions a dumper reads for at once.
+pub(crate) const DUMPS_MAX: usize = 4;
 
 pub(crate) fn leader() -> PeerId {
     PeerId::new("leader")
@@ -134,7 +139,8 @@ impl World {
         let target = MemStore::new(&[A, B, SEALS]);
         let target = FaultStore::crashable(target, faults.clone());
         let limiter = Limiter::none();
-        let dumper = Dumper::new(session.clone(), Admission::new(4), limiter.clone());
+        let dumping = Admission::new(DUMPS_MAX);
+        let dumper = Dumper::new(session.clone(), dumping.clone(), limiter.clone());
         let inner = LocalTransport::new(PeerId::new("follower"));
         inner.add(leader(), dumper.clone());
         inner.add(other(), dumper.clone());
@@ -159,6 +165,7 @@ impl World {
             faults,
             way,
             dumper,
+            dumping,
             restorer,
             admission,
             limiter,

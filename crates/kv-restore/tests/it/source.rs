@@ -15,7 +15,7 @@ use pop_store::{
     testkit::{Call, Effect, Fault, FaultStore, Faults},
 };
 
-use crate::kit::{World, at, failed, until_hung, write};
+use crate::kit::{DUMPS_MAX, World, at, failed, leader, until_hung, write};
 
 fn pull(session: u128, attempt: u32, snapshot: u128) -> Frame {
     Frame {
@@ -86,9 +86,21 @@ async fn s57_s58_the_same_question_on_another_channel_is_refused_and_so_is_anoth
 async fn f34_a_frame_of_a_session_that_nobody_knows_is_answered() {
     let world = World::filled().await;
     let mut frame = pull(5, 0, 1);
-    frame.body = Body::Ack { next: 3, credit: 9 };
+    frame.body = Body::Ack {
+        next: 3,
+        credit: 9,
+        limited: false,
+    };
     let mut channel = ask(&world, "follower", frame).await;
     refused(&mut channel, AbortCode::UnknownSession).await;
+}
+
+/// A world whose source has more than it may send before some of it is loaded.
+async fn narrow() -> World {
+    let options = Options::default().with_chunk_bytes(1_000);
+    let world = World::with(options.with_window_bytes(1), |it| it);
+    world.fill(100).await;
+    world
 }
 
 /// Another snapshot on offer, and whether somebody still has it.
@@ -102,7 +114,7 @@ async fn pinned(world: &World) -> (Offer, Weak<dyn Snapshot>) {
 // Mutant: the dump holds it for ever.
 #[tokio::test(start_paused = true)]
 async fn s59_an_offer_that_ends_while_it_is_fetched_stays_pinned_until_then() {
-    let world = World::filled().await;
+    let world = narrow().await;
     let (offer, pin) = pinned(&world).await;
     world
         .faults
@@ -120,15 +132,28 @@ async fn s59_an_offer_that_ends_while_it_is_fetched_stays_pinned_until_then() {
     assert!(again.outcome().await.unwrap().already);
 }
 
+// Mutants: the driver lets nothing go before the outcome; a withdrawal ends what has all rows.
+#[tokio::test(start_paused = true)]
+async fn what_a_receiver_has_and_did_not_switch_to_keeps_no_snapshot_and_no_room_at_the_source() {
+    let world = World::filled().await;
+    let (offer, pin) = pinned(&world).await;
+    let session = world.restorer.stage(at(2, 0, 0), &[leader()]).unwrap();
+    session.staged().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(world.dumper.running(), 1);
+    assert_eq!(world.dumping.free(), DUMPS_MAX);
+    offer.withdraw();
+    assert!(pin.upgrade().is_none());
+    session.commit();
+    session.outcome().await.unwrap();
+    assert!(world.same().await);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(world.dumper.stats().ended, [("installed", 1)].into());
+}
+
 #[tokio::test(start_paused = true)]
 async fn s46_s60_a_snapshot_that_is_withdrawn_fails_its_receivers_at_once() {
-    let world = World::with(
-        Options::default()
-            .with_chunk_bytes(1_000)
-            .with_window_bytes(1),
-        |it| it,
-    );
-    world.fill(100).await;
+    let world = narrow().await;
     let session = until_hung(&world, Call::Load, Effect::Happened).await;
     let started = tokio::time::Instant::now();
     for offer in world.offers() {
@@ -248,7 +273,7 @@ async fn s63_a_read_that_fails_in_the_middle_ends_both_sides() {
 // Mutant: the drop of the view ends the dump before it is counted how that was.
 #[tokio::test(start_paused = true)]
 async fn a_view_whose_drop_panics_is_served_to_its_end_and_keeps_no_room() {
-    let world = World::filled().await;
+    let world = narrow().await;
     let faults = Faults::none();
     let source = FaultStore::new(world.source.clone(), faults.clone());
     let view = source.snapshot().await.unwrap();

@@ -231,6 +231,7 @@ impl Receiver {
             Link::Streaming => Body::Ack {
                 next: self.intake.next(),
                 credit: self.intake.credit(),
+                limited: self.is_limited(),
             },
             Link::Down | Link::Pausing | Link::Connecting => return,
         };

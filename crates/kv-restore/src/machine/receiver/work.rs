@@ -62,8 +62,7 @@ impl Receiver {
 
     pub(super) fn charged(&mut self, now: Now, out: &mut Vec<Action>) {
         if self.stage == Stage::Open
-            && self.loading.is_some()
-            && self.local.is_none()
+            && self.is_limited()
             && let Some(Chunk { rows, bytes, after }) = self.queue.pop_front()
         {
             let rows = match rows::parts(&rows) {

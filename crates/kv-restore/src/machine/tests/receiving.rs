@@ -18,6 +18,8 @@ struct Rig {
     hung_up: bool,
     // Loads answer at once.
     quick: bool,
+    // The rate limit lets nothing through by itself.
+    limited: bool,
 }
 
 impl Rig {
@@ -33,6 +35,7 @@ impl Rig {
             ended: None,
             hung_up: false,
             quick: true,
+            limited: false,
         };
         rig.on(Event::Start);
         rig
@@ -55,6 +58,7 @@ impl Rig {
                     Action::Open => {}
                     Action::Connect { source, .. } => self.connects.push(source),
                     Action::Send(frame) => self.sent.push(frame.body),
+                    Action::Charge(_) if self.limited => {}
                     Action::Charge(_) => events.push(Event::Charged),
                     Action::Load { rows, .. } => {
                         self.loads += 1;
@@ -421,7 +425,7 @@ fn f20_a_source_that_goes_on_after_its_end_does_not_end_the_switch() {
                 seq: 9,
                 totals: Digest::default(),
             },
-            Body::Ack { next: 0, credit: 0 },
+            ack(0, 0),
         ]
     };
     for nth in 0..3 {
@@ -745,9 +749,27 @@ fn what_an_earlier_stream_left_to_load_counts_against_the_window_of_the_next() {
         rig.last(),
         Some(Body::Ack {
             next: 0,
-            credit: 10
+            credit: 10,
+            ..
         })
     ));
+}
+
+// Mutant: the flag says whether it loads.
+#[test]
+fn a_source_is_told_of_a_wait_for_the_rate_limit_and_not_of_a_load() {
+    let mut rig = Rig::pulling();
+    (rig.quick, rig.limited) = (false, true);
+    rig.hear(Script::new().chunk(&[row(0, "a")]));
+    let limited = |rig: &Rig| match rig.last() {
+        Some(Body::Ack { limited, .. }) => *limited,
+        other => panic!("it should say how far it is: {other:?}"),
+    };
+    rig.wait(second(2));
+    assert!(limited(&rig));
+    rig.on(Event::Charged);
+    rig.wait(second(2));
+    assert!(!limited(&rig));
 }
 
 #[test]

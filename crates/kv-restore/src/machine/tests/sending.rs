@@ -10,6 +10,7 @@ struct Rig {
     sent: Vec<Body>,
     ended: Option<Result<Digest, Failure>>,
     hung_up: bool,
+    released: bool,
     // Reads answer at once.
     quick: bool,
     counts: usize,
@@ -42,6 +43,7 @@ impl Rig {
             sent: Vec::new(),
             ended: None,
             hung_up: false,
+            released: false,
             quick: true,
             counts: 0,
         };
@@ -64,6 +66,7 @@ impl Rig {
             for action in self.core.handle(self.now, event) {
                 match action {
                     Action::Open => {}
+                    Action::Release => self.released = true,
                     Action::Count => self.counts += 1,
                     Action::Read(_) if self.quick => {
                         let row: Vec<_> = self.rows.pop().into_iter().collect();
@@ -117,12 +120,9 @@ impl Rig {
 fn only_what_there_is_credit_for_is_sent() {
     let mut rig = Rig::streaming(1);
     assert_eq!(rig.chunks(), 1);
-    rig.hear(Body::Ack { next: 1, credit: 1 });
+    rig.hear(ack(1, 1));
     assert_eq!(rig.chunks(), 1);
-    rig.hear(Body::Ack {
-        next: 1,
-        credit: 1_000,
-    });
+    rig.hear(ack(1, 1_000));
     assert_eq!(rig.chunks(), 3);
     assert!(matches!(rig.sent.last(), Some(Body::End { seq: 3, .. })));
     assert!(rig.ended.is_none(), "it is not over before it is installed");
@@ -218,12 +218,77 @@ fn s49_s52_a_receiver_that_is_busy_and_says_so_is_waited_for() {
     let mut rig = Rig::streaming(1_000);
     for _ in 0..600 {
         rig.wait(second(1));
-        rig.hear(Body::Ack {
-            next: 4,
-            credit: 1_000,
-        });
+        rig.hear(ack(4, 1_000));
     }
     assert!(rig.ended.is_none());
+}
+
+// Mutants: NoTakenDeadline; the clock begins anew with each word; only once.
+#[test]
+fn s51_a_receiver_that_lives_and_takes_nothing_is_ended_and_one_that_takes_little_is_not() {
+    let lives = |rig: &mut Rig, seconds: u64, word: Body| {
+        for _ in 0..seconds {
+            rig.wait(second(1));
+            rig.hear(word.clone());
+        }
+    };
+    for (next, credit) in [(0, 1), (1, 1)] {
+        // It does not have what it asked for; it has, and asks for nothing more.
+        let mut rig = Rig::streaming(1);
+        rig.hear(ack(next, credit));
+        lives(&mut rig, 890, ack(next, credit));
+        assert!(rig.ended.is_none());
+        lives(&mut rig, 20, ack(next, credit));
+        rig.failed(ErrorKind::TooSlow);
+        let slow = AbortCode::TooSlow;
+        assert!(matches!(rig.sent.last(), Some(Body::Abort { code, .. }) if *code == slow));
+    }
+    let mut rig = Rig::streaming(1);
+    for n in 1..20 {
+        lives(&mut rig, 800, ack(1, n));
+    }
+    assert!(rig.ended.is_none());
+    // Nobody knows how low its operator has set its limit.
+    let mut rig = Rig::streaming(1);
+    let limited = Body::Ack {
+        next: 1,
+        credit: 1,
+        limited: true,
+    };
+    lives(&mut rig, 9_000, limited);
+    assert!(rig.ended.is_none());
+    lives(&mut rig, 901, ack(1, 1));
+    rig.failed(ErrorKind::TooSlow);
+}
+
+// Mutants: it is let go with the end, before that is acknowledged; a withdrawal ends it.
+#[test]
+fn a_source_lets_its_snapshot_go_when_the_receiver_has_all_of_it_and_waits_for_the_outcome() {
+    let mut rig = Rig::streaming(1_000);
+    rig.hear(ack(3, 1_000));
+    assert!(matches!(rig.sent.last(), Some(Body::End { seq: 3, .. })));
+    assert!(!rig.released);
+    rig.hear(ack(4, 1_000));
+    assert!(rig.released);
+    rig.on(Event::Stop(Stop::Withdrawn));
+    for _ in 0..9_000 {
+        rig.wait(second(1));
+        rig.hear(ack(4, 1_000));
+    }
+    assert!(rig.ended.is_none(), "a switch may take long");
+    rig.hear(Body::Installed {
+        snapshot: SnapshotId(1),
+    });
+    assert!(matches!(&rig.ended, Some(Ok(totals)) if totals.rows() == 3));
+}
+
+// Mutant: nobody is waited for there.
+#[test]
+fn a_receiver_that_disappears_before_it_says_the_outcome_is_not_waited_for() {
+    let mut rig = Rig::streaming(1_000);
+    rig.hear(ack(4, 1_000));
+    rig.wait(second(31));
+    rig.failed(ErrorKind::Idle);
 }
 
 // Mutant: FlightNotBounded.
@@ -240,10 +305,7 @@ fn s47_a_receiver_that_takes_everything_and_nothing_gets_a_window_and_no_more() 
     // Eight MiB and the chunk that goes beyond.
     assert_eq!(rig.chunks(), 3);
     assert!(rig.core.pending_bytes() > 9 << 20);
-    rig.hear(Body::Ack {
-        next: 1,
-        credit: u64::MAX,
-    });
+    rig.hear(ack(1, u64::MAX));
     assert_eq!(rig.chunks(), 4);
 }
 
@@ -297,10 +359,7 @@ fn s71_however_much_lies_before_a_resumed_start_it_is_counted_to_its_end() {
 fn a_busy_source_says_that_it_lives_and_one_that_hangs_gives_up() {
     let mut rig = Rig::streaming(1);
     rig.quick = false;
-    rig.hear(Body::Ack {
-        next: 1,
-        credit: 100,
-    });
+    rig.hear(ack(1, 100));
     rig.sent.clear();
     rig.wait(second(59));
     assert!(rig.sent.len() > 50);
@@ -334,20 +393,14 @@ fn s46_s60_a_snapshot_that_is_not_here_or_no_longer_is_said_at_once() {
 fn s63_a_read_that_fails_ends_the_dump_and_the_receiver_is_told() {
     let mut rig = Rig::streaming(1);
     rig.quick = false;
-    rig.hear(Body::Ack {
-        next: 1,
-        credit: 100,
-    });
+    rig.hear(ack(1, 100));
     rig.on(Event::Read(Err(ErrorKind::Staging.into())));
     rig.failed(ErrorKind::Staging);
     let source = AbortCode::SourceError;
     assert!(matches!(rig.sent.last(), Some(Body::Abort { code, .. }) if *code == source));
     // Its answer may be lost, and is said again.
     let count = rig.sent.len();
-    rig.hear(Body::Ack {
-        next: 1,
-        credit: 100,
-    });
+    rig.hear(ack(1, 100));
     assert_eq!(rig.sent.len(), count + 1);
 }
 
@@ -372,7 +425,7 @@ fn s72_other_rows_before_a_resumed_start_are_refused() {
 #[test]
 fn an_acknowledgement_of_what_was_not_sent_is_refused() {
     let mut rig = Rig::streaming(1);
-    rig.hear(Body::Ack { next: 9, credit: 1 });
+    rig.hear(ack(9, 1));
     rig.failed(ErrorKind::Protocol);
     let mut rig = Rig::streaming(1);
     rig.hear(Body::Installed {
