@@ -12,7 +12,7 @@ use kv_restore::{Damage, ErrorKind, Target};
 use pop_broker::data::{self, ByteRate, SourceUrl};
 use pop_broker::transfer::{
     Location, Manifest, Source, copy,
-    file::{BackupError, BackupFile, Begun, Draft, PARTIAL},
+    file::{BackupError, BackupFile, Begun, Draft, PARTIAL, Written},
     moment, place,
 };
 
@@ -22,8 +22,11 @@ use super::{
     progress::{Meter, Moved, PROGRESS, amount, moved_line},
     remote::Remote,
     say,
-    transfer::{block_on, close, not_moved, now, open_source, options, whose},
+    transfer::{block_on, close, limiter, not_moved, now, open_source, options, whose},
 };
+
+const AGAIN: &str = "reading the backup again";
+const CUT_WHEN_WRITTEN: &str = "an earlier command was cut when all was written";
 
 /// Copies the content of a broker into one file.
 ///
@@ -33,8 +36,10 @@ use super::{
 /// manifest, NAME.toml, that says what is in it.
 ///
 /// What was cut is no loss: the same command goes on behind the last whole block, as long as
-/// no broker was on the folder in between. One that was killed when its backup was done says
-/// so when it is typed again. Nothing else that has the name is ever written over.
+/// no broker was on the folder in between. Once all is written the folder or broker is not
+/// needed any more: one that was killed after that reads it again, and one that was killed when
+/// its backup was done says so when it is typed again. Nothing else that has the name is ever
+/// written over.
 #[derive(Args, Debug)]
 #[command(after_long_help = after_help())]
 pub(super) struct Backup {
@@ -66,27 +71,68 @@ pub(super) struct Backup {
     remote: Remote,
 }
 
-/// A backup, and what was moved for it now.
-type Made = (BackupFile, Option<Moved>);
+/// What is there of a backup when its source is not needed any more.
+enum Fetched {
+    /// All is written now, after so much was moved for it.
+    Now(Written, Option<Moved>),
+    /// It was done before.
+    Before(BackupFile),
+}
 
 impl Backup {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (file, moved) = match left::untold(&self.to, &self.from) {
-            Some(file) => {
-                complain("an earlier command was cut when this backup was done");
-                (again(file)?, None)
-            }
-            None => block_on(self.make())?,
+        block_on(self.back_up())
+    }
+
+    async fn back_up(&self) -> Result<(), Failure> {
+        let fetched = if let Some(file) = left::untold(&self.to, &self.from) {
+            complain("an earlier command was cut when this backup was done");
+            Fetched::Before(file)
+        } else if let Some(written) = Written::left(&self.to, &self.from)? {
+            complain(CUT_WHEN_WRITTEN);
+            Fetched::Now(written, None)
+        } else {
+            self.fetch().await?
+        };
+        let (file, moved) = match fetched {
+            Fetched::Now(written, moved) => (self.finish(written).await?, moved),
+            Fetched::Before(file) => (self.again(file).await?, None),
         };
         tell(&self.from, &file, moved);
         // The last thing: killed before it, the same command says the same again.
         file.told(&self.from)?;
-        left::tell_of_others(&self.to, &self.from)
+        self.tell_of_others().await
     }
 
-    async fn make(&self) -> Result<Made, Failure> {
+    /// In a folder: makes known what is whole and was not, so that it looks like any other.
+    async fn tell_of_others(&self) -> Result<(), Failure> {
+        let (mut whole, written) = left::others(&self.to, &self.from)?;
+        for written in written {
+            match self.finish(written).await {
+                Ok(file) => whole.push(file),
+                // What was asked for is there all the same.
+                Err(failure) => complain(&failure.to_string()),
+            }
+        }
+        for file in whole {
+            let path = file.path().display();
+            complain(&format!(
+                "{path} is whole, too: an earlier command was cut before it said so"
+            ));
+            file.told(&self.from)?;
+        }
+        Ok(())
+    }
+
+    /// Has all of it written.
+    ///
+    /// What comes after that needs no source: only the file is read again, and where that shows
+    /// damage, the same command begins anew at whatever is there then. So the source is let go
+    /// of first; at a `--rate` the reading takes as long as the copy did, and all the while a
+    /// broker would keep what it deletes, and a folder could not be served.
+    async fn fetch(&self) -> Result<Fetched, Failure> {
         if self.from.contains("://") {
-            return self.make_of_broker().await;
+            return self.fetch_from_broker().await;
         }
         let from = self.source()?;
         if place::is_inside(&self.to, &from.folder) {
@@ -99,14 +145,14 @@ impl Backup {
         }
         let (_, store) = open_source(&from).await?;
         let source = Source::of_store(&store, now(), None, whose(self.not_owned)).await?;
-        let made = self.make_of(&source).await?;
+        let fetched = self.fetch_from(&source).await?;
         drop(source);
         close(store.as_ref()).await?;
-        Ok(made)
+        Ok(fetched)
     }
 
     /// Of a broker that runs, which keeps the snapshot for us.
-    async fn make_of_broker(&self) -> Result<Made, Failure> {
+    async fn fetch_from_broker(&self) -> Result<Fetched, Failure> {
         let url = self.from.parse::<SourceUrl>();
         let url = url.map_err(|error| Failure::because(Exit::Usage, &error))?;
         let broker = data::Source::new(url, &self.remote.credentials()?)?;
@@ -114,15 +160,15 @@ impl Backup {
         let held = broker.snapshot(cut.map(|(_, id)| id)).await?;
         let (at, peer) = (held.at.clone(), broker.peer());
         let source = Source::remote(at, peer, Arc::clone(&broker) as _, Box::new(()));
-        let made = self.make_of(&source).await?;
+        let fetched = self.fetch_from(&source).await?;
         held.done().await;
-        Ok(made)
+        Ok(fetched)
     }
 
-    async fn make_of(&self, source: &Source) -> Result<Made, Failure> {
+    async fn fetch_from(&self, source: &Source) -> Result<Fetched, Failure> {
         let to = self.file(source)?;
         match already(&to, source)? {
-            Some(file) => Ok((file, None)),
+            Some(file) => Ok(Fetched::Before(file)),
             None => self.write(source, &to).await,
         }
     }
@@ -164,9 +210,10 @@ impl Backup {
         Ok(self.to.join(format!("pop-broker-{taken}Z.backup")))
     }
 
-    async fn write(&self, source: &Source, to: &Path) -> Result<Made, Failure> {
+    async fn write(&self, source: &Source, to: &Path) -> Result<Fetched, Failure> {
         let keyspaces = pop_store::table::KEYSPACES;
-        let (draft, begun) = Draft::open(to, source.at(), &keyspaces)?;
+        let limiter = limiter(self.rate);
+        let (draft, begun) = Draft::open(to, source.at(), &keyspaces, &limiter).await?;
         match &begun {
             Begun::Anew => {}
             Begun::Instead => complain(
@@ -174,7 +221,7 @@ impl Backup {
             ),
             // It is said once the session takes it up.
             Begun::Behind(_) => {}
-            Begun::Whole => complain("an earlier backup was cut when all was written"),
+            Begun::Whole => complain(CUT_WHEN_WRITTEN),
         }
         let mut target = Target::new(Arc::new(draft.clone()));
         if let Begun::Behind(resume) = &begun {
@@ -190,9 +237,24 @@ impl Backup {
                 ))
             })?);
         }
-        let mut meter = Meter::new("reading the backup again", None);
-        let file = draft.finish(&self.from, |seen| meter.at(seen.rows, seen.bytes))?;
-        Ok((file, moved))
+        Ok(Fetched::Now(draft.written(&self.from)?, moved))
+    }
+
+    /// Reads what is written, and gives it its name.
+    async fn finish(&self, written: Written) -> Result<BackupFile, Failure> {
+        let mut meter = Meter::new(AGAIN, Some(written.totals().bytes));
+        let limiter = limiter(self.rate);
+        let named = written.finish(&limiter, |seen| meter.at(seen.rows, seen.bytes));
+        Ok(named.await?)
+    }
+
+    /// Reads a backup that is there, before anybody is told that it is.
+    async fn again(&self, file: BackupFile) -> Result<BackupFile, Failure> {
+        let mut meter = Meter::new(AGAIN, Some(file.digest().1.bytes));
+        let limiter = limiter(self.rate);
+        let read = file.verify(&limiter, |seen| meter.at(seen.rows, seen.bytes));
+        read.await?;
+        Ok(file)
     }
 
     async fn copy(&self, source: &Source, target: Target, draft: &Draft) -> Result<Moved, Failure> {
@@ -225,14 +287,7 @@ fn already(to: &Path, source: &Source) -> Result<Option<BackupFile>, Failure> {
         return Err(BackupError::exists(to).into());
     };
     complain("the backup of this content is there already");
-    again(file).map(Some)
-}
-
-/// Reads a backup that is there, before anybody is told that it is.
-fn again(file: BackupFile) -> Result<BackupFile, Failure> {
-    let mut meter = Meter::new("reading the backup again", None);
-    file.verify(|seen| meter.at(seen.rows, seen.bytes))?;
-    Ok(file)
+    Ok(Some(file))
 }
 
 fn tell(from: &str, file: &BackupFile, moved: Option<Moved>) {

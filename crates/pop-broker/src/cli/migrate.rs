@@ -14,7 +14,7 @@ use super::{
     progress::{PROGRESS, amount, moved_line},
     remote::Remote,
     say,
-    transfer::{Destination, block_on, close, now, open_source, whose},
+    transfer::{Destination, block_on, close, limiter, now, open_source, whose},
 };
 
 /// Copies the content of a folder into a folder of another store.
@@ -91,12 +91,19 @@ impl Migrate {
         // The source first: where there is none, no folder is made.
         let (_, store) = open_source(&from).await?;
         let folder = Destination::open(&to, Backend::Fjall).await?;
+        let limiter = limiter(self.rate);
         let wanted = match folder.may_have_it(self.replace) {
-            true => Some(place::totals(store.as_ref()).await?),
+            true => Some(place::totals(store.as_ref(), &limiter).await?),
             false => None,
         };
         let (digest, moved) = match wanted {
-            Some(wanted) if folder.is_filled(&to, &wanted, self.replace).await? => (wanted, None),
+            Some(wanted)
+                if folder
+                    .is_filled(&to, &wanted, self.replace, &limiter)
+                    .await? =>
+            {
+                (wanted, None)
+            }
             _ => {
                 let over = installed(&folder.store).await?;
                 let whose = whose(self.not_owned);

@@ -14,7 +14,7 @@ use super::{
     exit::EXIT_CODES,
     progress::{Meter, PROGRESS, amount, moved_line},
     say,
-    transfer::{Destination, block_on, close},
+    transfer::{Destination, block_on, close, limiter},
 };
 
 /// Brings a backup back into a folder.
@@ -47,7 +47,7 @@ pub(super) struct Restore {
     replace: bool,
 
     /// Reads the backup, shows what is in it, and changes nothing
-    #[arg(long, conflicts_with_all = ["to", "replace", "rate"])]
+    #[arg(long, conflicts_with_all = ["to", "replace"])]
     check: bool,
 
     /// The most bytes a second, such as 20M; as fast as it goes if absent
@@ -63,7 +63,9 @@ impl Restore {
     async fn bring_back(self) -> Result<(), Failure> {
         let file = self.backup()?;
         let mut meter = Meter::new("reading the backup", Some(file.digest().1.bytes));
-        let digest = file.verify(|seen| meter.at(seen.rows, seen.bytes))?;
+        let limiter = limiter(self.rate);
+        let digest = file.verify(&limiter, |seen| meter.at(seen.rows, seen.bytes));
+        let digest = digest.await?;
         drop(meter);
         let Some(to) = &self.to else {
             say(Manifest::of(&file).text().trim_end());
@@ -83,7 +85,8 @@ impl Restore {
         let usual = usual.unwrap_or(Backend::Fjall);
         let folder = Destination::open(&to, usual).await?;
         let mut moved = None;
-        if !folder.is_filled(&to, &digest, self.replace).await? {
+        let replace = self.replace;
+        if !folder.is_filled(&to, &digest, replace, &limiter).await? {
             let over = installed(&folder.store).await?;
             let source = Source::of_backup(&file, digest, over.as_ref()).await?;
             let total = Some(digest.bytes());

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use kv_restore::{ErrorKind, Installed, RestoreError, Target};
+use kv_restore::{ErrorKind, Installed, Limiter, RestoreError, Target};
 use pop_broker::{
     OpenStore,
     data::ByteRate,
@@ -58,6 +58,11 @@ pub(super) fn options(rate: Option<ByteRate>) -> CopyOptions {
         u64::from_be_bytes(bytes)
     };
     CopyOptions::new(Arc::new(chance)).with_rate(rate.map_or(0, ByteRate::bytes_per_second))
+}
+
+/// How fast anything is read that is not moved: what is compared or read again.
+pub(super) fn limiter(rate: Option<ByteRate>) -> Limiter {
+    Limiter::new(rate.map_or(0, ByteRate::bytes_per_second))
 }
 
 /// Opens a store that nobody else has open.
@@ -117,11 +122,12 @@ impl Destination {
         to: &Location,
         wanted: &kv_restore::Digest,
         replace: bool,
+        limiter: &Limiter,
     ) -> Result<bool, Failure> {
         if !self.may_have_it(replace) {
             return Ok(false);
         }
-        let found = place::totals(self.store.as_ref()).await?;
+        let found = place::totals(self.store.as_ref(), limiter).await?;
         if found == *wanted {
             complain("the folder has this content already");
             return Ok(true);

@@ -574,7 +574,7 @@ fn command(url: &str, to: &str, flags: &[&str]) -> Command {
     command
 }
 
-fn shown(broker: &Process, field: &str) -> u64 {
+pub(crate) fn shown(broker: &Process, field: &str) -> u64 {
     let shown = ask(broker, &["data", "show", "--json"]);
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     shown[field].as_u64().unwrap()
