@@ -18,11 +18,11 @@ use pop_broker::transfer::{
 
 use super::{
     Exit, Failure, complain,
-    exit::EXIT_CODES,
-    progress::{Meter, Moved, PROGRESS, amount, moved_line},
+    outcome::{Origin, Transfer},
+    progress::{Meter, Moved, amount, moved_line},
     remote::Remote,
     say,
-    transfer::{block_on, close, limiter, not_moved, now, open_source, options, whose},
+    transfer::{block_on, close, help, limiter, now, open_source, options, whose},
 };
 
 const AGAIN: &str = "reading the backup again";
@@ -41,7 +41,7 @@ const CUT_WHEN_WRITTEN: &str = "an earlier command was cut when all was written"
 /// its backup was done says so when it is typed again. Nothing else that has the name is ever
 /// written over.
 #[derive(Args, Debug)]
-#[command(after_long_help = after_help())]
+#[command(after_long_help = help(EXAMPLES))]
 pub(super) struct Backup {
     /// The folder of the store, or STORE:FOLDER; or the data port of a running broker,
     /// tcp://HOST:PORT or tls://HOST:PORT
@@ -145,7 +145,9 @@ impl Backup {
         }
         let (_, store) = open_source(&from).await?;
         let source = Source::of_store(&store, now(), None, whose(self.not_owned)).await?;
-        let fetched = self.fetch_from(&source).await?;
+        let fetched = self
+            .fetch_from(&source, Origin::Place(&from.folder))
+            .await?;
         drop(source);
         close(store.as_ref()).await?;
         Ok(fetched)
@@ -160,16 +162,17 @@ impl Backup {
         let held = broker.snapshot(cut.map(|(_, id)| id)).await?;
         let (at, peer) = (held.at.clone(), broker.peer());
         let source = Source::remote(at, peer, Arc::clone(&broker) as _, Box::new(()));
-        let fetched = self.fetch_from(&source).await?;
+        let fetched = self.fetch_from(&source, Origin::Broker(broker.url()));
+        let fetched = fetched.await?;
         held.done().await;
         Ok(fetched)
     }
 
-    async fn fetch_from(&self, source: &Source) -> Result<Fetched, Failure> {
+    async fn fetch_from(&self, source: &Source, from: Origin<'_>) -> Result<Fetched, Failure> {
         let to = self.file(source)?;
         match already(&to, source)? {
             Some(file) => Ok(Fetched::Before(file)),
-            None => self.write(source, &to).await,
+            None => self.write(source, from, &to).await,
         }
     }
 
@@ -210,7 +213,12 @@ impl Backup {
         Ok(self.to.join(format!("pop-broker-{taken}Z.backup")))
     }
 
-    async fn write(&self, source: &Source, to: &Path) -> Result<Fetched, Failure> {
+    async fn write(
+        &self,
+        source: &Source,
+        from: Origin<'_>,
+        to: &Path,
+    ) -> Result<Fetched, Failure> {
         let keyspaces = pop_store::table::KEYSPACES;
         let limiter = limiter(self.rate);
         let (draft, begun) = Draft::open(to, source.at(), &keyspaces, &limiter).await?;
@@ -229,13 +237,13 @@ impl Backup {
         }
         let mut moved = None;
         if begun != Begun::Whole {
-            let copied = self.copy(source, target, &draft).await;
-            moved = Some(copied.map_err(|failure| {
-                failure.with(&format!(
-                    "; what is written stays in {}{PARTIAL}, and the same command goes on with it if the source still has that snapshot",
-                    to.display()
-                ))
-            })?);
+            let transfer = Transfer {
+                what: "backup",
+                from,
+                to,
+                kept: &format!("what is written stays in {}{PARTIAL}", to.display()),
+            };
+            moved = Some(self.copy(source, target, &draft, &transfer).await?);
         }
         Ok(Fetched::Now(draft.written(&self.from)?, moved))
     }
@@ -245,7 +253,11 @@ impl Backup {
         let mut meter = Meter::new(AGAIN, Some(written.totals().bytes));
         let limiter = limiter(self.rate);
         let named = written.finish(&limiter, |seen| meter.at(seen.rows, seen.bytes));
-        Ok(named.await?)
+        named.await.map_err(|error| {
+            let is_damaged = matches!(error, BackupError::Damaged { .. } | BackupError::Cut { .. });
+            let advice = "it was written so that it could be read: see what is wrong with that disk, and type the same command again";
+            Failure::unadvised(&error).and(is_damaged.then_some(advice))
+        })
     }
 
     /// Reads a backup that is there, before anybody is told that it is.
@@ -257,7 +269,13 @@ impl Backup {
         Ok(file)
     }
 
-    async fn copy(&self, source: &Source, target: Target, draft: &Draft) -> Result<Moved, Failure> {
+    async fn copy(
+        &self,
+        source: &Source,
+        target: Target,
+        draft: &Draft,
+        transfer: &Transfer<'_>,
+    ) -> Result<Moved, Failure> {
         let options = options(self.rate);
         let mut meter = Meter::new("backup", None);
         let copied = copy(source, target, &options, |it| meter.see(it)).await;
@@ -272,7 +290,7 @@ impl Backup {
         };
         copied
             .map(|copied| meter.moved(&copied.stats))
-            .map_err(|error| not_moved("backup", &error))
+            .map_err(|error| transfer.failed(&error))
     }
 }
 
@@ -301,10 +319,6 @@ fn tell(from: &str, file: &BackupFile, moved: Option<Moved>) {
         file.path().display(),
         manifest.digest
     ));
-}
-
-fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
 }
 
 const EXAMPLES: &str = "\

@@ -10,11 +10,11 @@ use pop_broker::{
 use super::{
     Exit, Failure,
     bootstrap::Bootstrap,
-    exit::EXIT_CODES,
-    progress::{PROGRESS, amount, moved_line},
+    outcome::Origin,
+    progress::{amount, moved_line},
     remote::Remote,
     say,
-    transfer::{Destination, block_on, close, limiter, now, open_source, whose},
+    transfer::{Destination, block_on, close, help, limiter, now, open_source, whose},
 };
 
 /// Copies the content of a folder into a folder of another store.
@@ -28,7 +28,7 @@ use super::{
 /// over, and refuses the receipt handles of the old one. The old folder stays as it is. Don't
 /// serve both to the same consumers: each would deliver every message.
 #[derive(Args, Debug)]
-#[command(after_long_help = after_help())]
+#[command(after_long_help = help(EXAMPLES))]
 pub(super) struct Migrate {
     /// The folder to copy from, or STORE:FOLDER; or the data port of a running broker,
     /// tcp://HOST:PORT or tls://HOST:PORT, as for `bootstrap`
@@ -108,7 +108,15 @@ impl Migrate {
                 let over = installed(&folder.store).await?;
                 let whose = whose(self.not_owned);
                 let source = Source::of_store(&store, now(), over.as_ref(), whose).await?;
-                let filled = folder.fill(&source, self.rate, "migration", None).await?;
+                let filled = folder
+                    .fill(
+                        &source,
+                        Origin::Place(&from.folder),
+                        self.rate,
+                        "migration",
+                        None,
+                    )
+                    .await?;
                 (filled.0.seal.totals, Some(filled.1))
             }
         };
@@ -156,10 +164,6 @@ fn parse(text: &str) -> Location {
         Ok(location) => location,
         Err(never) => match never {},
     }
-}
-
-fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
 }
 
 const EXAMPLES: &str = "\

@@ -11,10 +11,10 @@ use pop_broker::{
 
 use super::{
     Exit, Failure,
-    exit::EXIT_CODES,
-    progress::{Meter, PROGRESS, amount, moved_line},
+    outcome::Origin,
+    progress::{Meter, amount, moved_line},
     say,
-    transfer::{Destination, block_on, close, limiter},
+    transfer::{Destination, block_on, close, help, limiter},
 };
 
 /// Brings a backup back into a folder.
@@ -29,7 +29,7 @@ use super::{
 /// time is over, and refuses the receipt handles of that time: a copy never settles what was
 /// handed out elsewhere.
 #[derive(Args, Debug)]
-#[command(after_long_help = after_help())]
+#[command(after_long_help = help(EXAMPLES))]
 pub(super) struct Restore {
     /// The backup
     #[arg(long, value_name = "FILE")]
@@ -90,7 +90,15 @@ impl Restore {
             let over = installed(&folder.store).await?;
             let source = Source::of_backup(&file, digest, over.as_ref()).await?;
             let total = Some(digest.bytes());
-            let filled = folder.fill(&source, self.rate, "restore", total).await?;
+            let filled = folder
+                .fill(
+                    &source,
+                    Origin::Place(&self.from),
+                    self.rate,
+                    "restore",
+                    total,
+                )
+                .await?;
             moved = Some(filled.1);
         }
         close(folder.store.as_ref()).await?;
@@ -118,10 +126,6 @@ impl Restore {
         }
         Ok(BackupFile::open(&self.from)?)
     }
-}
-
-fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
 }
 
 const EXAMPLES: &str = "\

@@ -1,22 +1,18 @@
-//! What `backup`, `restore` and `migrate` share: folders that are opened for a while, and
-//! errors that say what to do.
+//! What `backup`, `restore` and `migrate` share: folders that are opened for a while.
 
 use std::{
-    error::Error as _,
-    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use kv_restore::{ErrorKind, Installed, Limiter, RestoreError, Target};
+use kv_restore::{Installed, Limiter, Target};
 use pop_broker::{
     OpenStore,
     data::ByteRate,
     space::SEALS,
     stores::Backend,
     transfer::{
-        CopyOptions, Location, LocationError, Source, SourceError, Whose, copy,
-        file::BackupError,
+        CopyOptions, Location, Source, Whose, copy,
         place::{self, check_folder},
     },
 };
@@ -26,12 +22,26 @@ use tokio::runtime::Builder;
 
 use super::{
     Exit, Failure, complain,
-    progress::{Meter, Moved, amount},
+    exit::exit_codes,
+    outcome::{Origin, Transfer, UNCHANGED},
+    progress::{Meter, Moved, PROGRESS, amount},
 };
 use crate::{
     config::{self, LogFormat},
     server::{self, draw},
 };
+
+/// What else decides how such a command works, for `--help`.
+pub(super) const ENVIRONMENT: &str = "\
+Environment:
+  POP_LOG  what is logged on stderr, such as info or kv_restore=debug; warnings if it is not
+           set";
+
+/// The end of `--help`.
+pub(super) fn help(examples: &str) -> String {
+    let exit_codes = exit_codes();
+    format!("{examples}\n\n{PROGRESS}\n\n{ENVIRONMENT}\n\n{exit_codes}")
+}
 
 /// Runs a command that waits for disks.
 ///
@@ -68,7 +78,7 @@ pub(super) fn limiter(rate: Option<ByteRate>) -> Limiter {
 /// Opens a store that nobody else has open.
 async fn open(opener: &dyn OpenStore, folder: &Path) -> Result<Arc<dyn Store>, Failure> {
     let opened = opener.open().await;
-    opened.map_err(|error| Failure::from(error).at(folder))
+    opened.map_err(|error| Failure::from(error).at(folder.display()))
 }
 
 /// Opens the store to copy from, which must be there.
@@ -146,6 +156,7 @@ impl Destination {
     pub(super) async fn fill(
         &self,
         source: &Source,
+        from: Origin<'_>,
         rate: Option<ByteRate>,
         what: &'static str,
         total: Option<u64>,
@@ -155,7 +166,15 @@ impl Destination {
         let filled = copy(source, target, &options(rate), |it| meter.see(it)).await;
         match filled {
             Ok(copied) => Ok((copied.installed, meter.moved(&copied.stats))),
-            Err(error) => Err(not_moved(what, &error).at(&self.folder)),
+            Err(error) => {
+                let transfer = Transfer {
+                    what,
+                    from,
+                    to: &self.folder,
+                    kept: UNCHANGED,
+                };
+                Err(transfer.failed(&error))
+            }
         }
     }
 }
@@ -163,79 +182,4 @@ impl Destination {
 /// Ends the use of a store.
 pub(super) async fn close(store: &dyn Store) -> Result<(), Failure> {
     Ok(store.close().await?)
-}
-
-/// A session that failed, as an operator sees it: who speaks with whom is nobody's concern.
-pub(super) fn not_moved(what: &str, error: &RestoreError) -> Failure {
-    let mut text = format!("{what} failed: {}", error.kind());
-    if !error.detail().is_empty() {
-        text.push_str(&format!(": {}", error.detail()));
-    }
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text.push_str(&format!(": {next}"));
-        }
-        cause = error.source();
-    }
-    let exit = match error.kind() {
-        ErrorKind::Begin
-        | ErrorKind::Staging
-        | ErrorKind::NoSpace
-        | ErrorKind::Commit(_)
-        | ErrorKind::Corrupt(_)
-        | ErrorKind::PeerAborted(_) => Exit::FolderUnusable,
-        _ => Exit::Failed,
-    };
-    let failure = Failure::new(exit, text).advised(error);
-    let failure = match error.kind() {
-        ErrorKind::SourceGone => failure.with(
-            "; a broker keeps a snapshot for as long as --data-snapshot-age-max allows, 6 hours if it does not say: give it more, or choose a higher --rate",
-        ),
-        _ => failure,
-    };
-    match error.kind() {
-        ErrorKind::Commit(kv_restore::Switch::InDoubt) | ErrorKind::Stalled => failure,
-        _ => failure.with("; what was there before is unchanged"),
-    }
-}
-
-impl From<LocationError> for Failure {
-    fn from(error: LocationError) -> Self {
-        let exit = match &error {
-            LocationError::Unknown { .. } => Exit::FolderForeign,
-            LocationError::Unreadable { .. } => Exit::FolderUnusable,
-            _ => Exit::Usage,
-        };
-        Self::because(exit, &error)
-    }
-}
-
-impl From<SourceError> for Failure {
-    fn from(error: SourceError) -> Self {
-        match error {
-            SourceError::Store(error) => error.into(),
-            error @ SourceError::NotOwner(_) => Self::because(Exit::NotOwner, &error),
-            other => Self::because(Exit::Failed, &other),
-        }
-    }
-}
-
-impl From<BackupError> for Failure {
-    fn from(error: BackupError) -> Self {
-        let exit = match &error {
-            BackupError::NotABackup(_) => Exit::Usage,
-            BackupError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Exit::Usage
-            }
-            BackupError::Version { .. } | BackupError::Foreign { .. } => Exit::FolderForeign,
-            BackupError::InUse(_) => Exit::FolderInUse,
-            BackupError::Cut { .. } | BackupError::Damaged { .. } | BackupError::Io { .. } => {
-                Exit::FolderUnusable
-            }
-            _ => Exit::Failed,
-        };
-        Self::because(exit, &error)
-    }
 }

@@ -36,7 +36,6 @@ pub struct Credentials {
 
 /// Why a broker gives nothing.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SourceError {
     /// `tls://` without the certificates to know the broker by.
     #[error("{0} is spoken to through TLS: give --tls-ca FILE, the certificates to know it by")]
