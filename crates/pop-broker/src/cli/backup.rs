@@ -22,7 +22,9 @@ use super::{
     progress::{Meter, Moved, amount, moved_line},
     remote::Remote,
     say,
-    transfer::{block_on, close, help, limiter, now, open_source, options, whose},
+    transfer::{
+        block_on, close, help, limiter, now, of, of_folders_alone, open_source, options, whose,
+    },
 };
 
 const AGAIN: &str = "reading the backup again";
@@ -144,12 +146,13 @@ impl Backup {
             return Err(Failure::new(Exit::Usage, problem));
         }
         let (_, store) = open_source(&from).await?;
-        let source = Source::of_store(&store, now(), None, whose(self.not_owned)).await?;
+        let source = Source::of_store(&store, now(), None, whose(self.not_owned)).await;
+        let source = of(&from.folder, source)?;
         let fetched = self
             .fetch_from(&source, Origin::Place(&from.folder))
             .await?;
         drop(source);
-        close(store.as_ref()).await?;
+        close(&from.folder, store.as_ref()).await?;
         Ok(fetched)
     }
 
@@ -157,6 +160,7 @@ impl Backup {
     async fn fetch_from_broker(&self) -> Result<Fetched, Failure> {
         let url = self.from.parse::<SourceUrl>();
         let url = url.map_err(|error| Failure::because(Exit::Usage, &error))?;
+        of_folders_alone(self.not_owned)?;
         let broker = data::Source::new(url, &self.remote.credentials()?)?;
         let cut = left::all(&self.to, &self.from)?.into_iter().next();
         let held = broker.snapshot(cut.map(|(_, id)| id)).await?;

@@ -70,6 +70,11 @@ Examples:
 
 impl Bootstrap {
     pub(super) fn run(self) -> Result<(), Failure> {
+        self.run_as("bootstrap")
+    }
+
+    /// As the command was called.
+    pub(super) fn run_as(self, what: &'static str) -> Result<(), Failure> {
         let store = self.to.wanted(Backend::Fjall)?;
         check_folder(&self.to.folder)?;
         let opener = store.filler(&self.to.folder)?;
@@ -81,10 +86,10 @@ impl Bootstrap {
             entropy: Arc::new(server::draw),
         };
         block_on(async {
-            let mut meter = Meter::new("bootstrap", None);
+            let mut meter = Meter::new(what, None);
             let made = bootstrap(&source, opener.as_ref(), &options, |it| meter.see(it)).await;
             let transfer = Transfer {
-                what: "bootstrap",
+                what,
                 from: Origin::Broker(&self.from),
                 to: &self.to.folder,
                 kept: UNCHANGED,

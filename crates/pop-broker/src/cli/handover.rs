@@ -51,6 +51,7 @@ enum Command {
         #[arg(
             long,
             value_name = "RECEIPT",
+            value_parser = receipt,
             required_unless_present = "source_is_gone"
         )]
         receipt: Option<String>,
@@ -120,6 +121,13 @@ impl Handover {
             }
         }
         Ok(())
+    }
+}
+
+fn receipt(text: &str) -> Result<String, &'static str> {
+    match operator::is_receipt(text) {
+        true => Ok(text.into()),
+        false => Err("a receipt has 32 hexadecimal digits, as the source tells it at its start"),
     }
 }
 

@@ -14,7 +14,9 @@ use super::{
     progress::{amount, moved_line},
     remote::Remote,
     say,
-    transfer::{Destination, block_on, close, help, limiter, now, open_source, whose},
+    transfer::{
+        Destination, block_on, close, help, limiter, now, of, of_folders_alone, open_source, whose,
+    },
 };
 
 /// Copies the content of a folder into a folder of another store.
@@ -64,7 +66,7 @@ pub(super) struct Migrate {
 impl Migrate {
     pub(super) fn run(self) -> Result<(), Failure> {
         if self.from.contains("://") {
-            return self.of_broker()?.run();
+            return self.of_broker()?.run_as("migration");
         }
         if self.handover {
             let problem = "--handover is between a running broker and its successor: give its data port with --from, or stop it and serve the copy alone";
@@ -76,6 +78,7 @@ impl Migrate {
     /// What runs is not opened but asked, and that is what starts a new node, too.
     fn of_broker(self) -> Result<Bootstrap, Failure> {
         let from = self.from.parse::<SourceUrl>();
+        of_folders_alone(self.not_owned)?;
         Ok(Bootstrap {
             from: from.map_err(|error| Failure::because(Exit::Usage, &error))?,
             to: parse(&self.to),
@@ -93,7 +96,10 @@ impl Migrate {
         let folder = Destination::open(&to, Backend::Fjall).await?;
         let limiter = limiter(self.rate);
         let wanted = match folder.may_have_it(self.replace) {
-            true => Some(place::totals(store.as_ref(), &limiter).await?),
+            true => Some(of(
+                &from.folder,
+                place::totals(store.as_ref(), &limiter).await,
+            )?),
             false => None,
         };
         let (digest, moved) = match wanted {
@@ -105,9 +111,10 @@ impl Migrate {
                 (wanted, None)
             }
             _ => {
-                let over = installed(&folder.store).await?;
+                let over = of(&to.folder, installed(&folder.store).await)?;
                 let whose = whose(self.not_owned);
-                let source = Source::of_store(&store, now(), over.as_ref(), whose).await?;
+                let source = Source::of_store(&store, now(), over.as_ref(), whose).await;
+                let source = of(&from.folder, source)?;
                 let filled = folder
                     .fill(
                         &source,
@@ -120,8 +127,8 @@ impl Migrate {
                 (filled.0.seal.totals, Some(filled.1))
             }
         };
-        close(store.as_ref()).await?;
-        close(folder.store.as_ref()).await?;
+        close(&from.folder, store.as_ref()).await?;
+        close(&to.folder, folder.store.as_ref()).await?;
         say(&format!(
             "copied {from} to {}:{}: {}\n{}serve it  pop-broker serve --store {} --data {}\nThis is a copy: it honours no receipt handle of the old folder, which stays as it is. Serve one of the two.",
             folder.backend,

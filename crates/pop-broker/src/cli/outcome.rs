@@ -232,7 +232,9 @@ impl From<data::SourceError> for Failure {
     fn from(error: data::SourceError) -> Self {
         use data::SourceError as Error;
         let (exit, advice) = match &error {
-            Error::NoCa(_) | Error::NoTls(_) | Error::Tls(_) => (Exit::Usage, None),
+            Error::NoCa(_) | Error::NoTls(_) | Error::NoName(_) | Error::Tls(_) => {
+                (Exit::Usage, None)
+            }
             Error::Broken { .. } => (
                 Exit::NoBroker,
                 Some("see that it runs, with that --data-listen, and can be reached from here"),

@@ -14,7 +14,7 @@ use super::{
     outcome::Origin,
     progress::{Meter, amount, moved_line},
     say,
-    transfer::{Destination, block_on, close, help, limiter},
+    transfer::{Destination, block_on, close, help, limiter, of},
 };
 
 /// Brings a backup back into a folder.
@@ -87,7 +87,7 @@ impl Restore {
         let mut moved = None;
         let replace = self.replace;
         if !folder.is_filled(&to, &digest, replace, &limiter).await? {
-            let over = installed(&folder.store).await?;
+            let over = of(&to.folder, installed(&folder.store).await)?;
             let source = Source::of_backup(&file, digest, over.as_ref()).await?;
             let total = Some(digest.bytes());
             let filled = folder
@@ -101,7 +101,7 @@ impl Restore {
                 .await?;
             moved = Some(filled.1);
         }
-        close(folder.store.as_ref()).await?;
+        close(&to.folder, folder.store.as_ref()).await?;
         say(&format!(
             "restored {}: {}, as of {}\nfolder    {}\n{}serve it  pop-broker serve --store {} --data {}",
             self.from.display(),

@@ -75,10 +75,15 @@ pub(super) fn limiter(rate: Option<ByteRate>) -> Limiter {
     Limiter::new(rate.map_or(0, ByteRate::bytes_per_second))
 }
 
+/// What came of something that was done in this folder: where two are at work, an error has
+/// to say of which it is.
+pub(super) fn of<T>(folder: &Path, done: Result<T, impl Into<Failure>>) -> Result<T, Failure> {
+    done.map_err(|error| error.into().at(folder.display()))
+}
+
 /// Opens a store that nobody else has open.
 async fn open(opener: &dyn OpenStore, folder: &Path) -> Result<Arc<dyn Store>, Failure> {
-    let opened = opener.open().await;
-    opened.map_err(|error| Failure::from(error).at(folder.display()))
+    of(folder, opener.open().await)
 }
 
 /// Opens the store to copy from, which must be there.
@@ -93,6 +98,17 @@ pub(super) fn whose(not_owned: bool) -> Whose {
     match not_owned {
         true => Whose::Anybody,
         false => Whose::Owner,
+    }
+}
+
+/// Refuses `--not-owned` where it means nothing.
+pub(super) fn of_folders_alone(not_owned: bool) -> Result<(), Failure> {
+    match not_owned {
+        true => Err(Failure::new(
+            Exit::Usage,
+            "--not-owned is of a folder: a broker that serves owns what it gives out",
+        )),
+        false => Ok(()),
     }
 }
 
@@ -111,7 +127,7 @@ impl Destination {
         check_folder(&to.folder)?;
         let opener = backend.filler(&to.folder)?;
         let store = open(opener.as_ref(), &to.folder).await?;
-        let has_data = !place::is_empty(store.as_ref()).await?;
+        let has_data = !of(&to.folder, place::is_empty(store.as_ref()).await)?;
         Ok(Self {
             store,
             backend,
@@ -137,7 +153,8 @@ impl Destination {
         if !self.may_have_it(replace) {
             return Ok(false);
         }
-        let found = place::totals(self.store.as_ref(), limiter).await?;
+        let found = place::totals(self.store.as_ref(), limiter).await;
+        let found = of(&self.folder, found)?;
         if found == *wanted {
             complain("the folder has this content already");
             return Ok(true);
@@ -179,7 +196,7 @@ impl Destination {
     }
 }
 
-/// Ends the use of a store.
-pub(super) async fn close(store: &dyn Store) -> Result<(), Failure> {
-    Ok(store.close().await?)
+/// Ends the use of the store in a folder.
+pub(super) async fn close(folder: &Path, store: &dyn Store) -> Result<(), Failure> {
+    of(folder, store.close().await)
 }

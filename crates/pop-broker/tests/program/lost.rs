@@ -89,12 +89,12 @@ async fn a_broker_that_is_lost_on_the_way_ends_as_one_that_is_absent() {
             "backup" => "what is written stays in ",
             _ => "what was there before is unchanged",
         };
-        let parts = [
-            &url,
-            "start that broker",
-            "type the same command again",
-            kept,
-        ];
+        let called = match command {
+            "migrate" => "migration failed",
+            other => &format!("{other} failed"),
+        };
+        let advice = ["start that broker", "type the same command again"];
+        let parts = [&[url.as_str(), called, kept][..], &advice].concat();
         ended(&output, 8, &parts);
         let said = String::from_utf8_lossy(&output.stderr);
         let line = said.lines().last().unwrap();

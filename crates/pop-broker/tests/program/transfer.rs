@@ -77,7 +77,7 @@ async fn a_backup_comes_back_in_a_folder_that_a_broker_serves() {
     let told = done(&["backup", "--from", &bench.data(), "--to", &file]);
     assert!(told.contains("digest"), "{told}");
     let manifest = fs::read_to_string(path(&bench, "a.backup.toml")).unwrap();
-    let checked = done(&["restore", "--from", &file, "--check"]);
+    let checked = done(&["restore", "--from", &file, "--check", "--rate", "1G"]);
     // The manifest says where it was taken from, too, which the backup does not know.
     assert!(manifest.starts_with(checked.trim_end()), "{manifest}");
     assert!(manifest.contains(&bench.data()), "{manifest}");
@@ -192,7 +192,8 @@ async fn data_are_replaced_only_when_that_was_said() {
 
 /// Catches, each alone: a backup in its own source; a folder that is made for a command that
 /// fails; a missing folder, a backup, a store or the same folder that is not known for what it
-/// is; other files that are written beside; a damaged backup that is taken.
+/// is; other files that are written beside; a damaged backup that is taken; a flag that means
+/// nothing there; a receipt that is none, as if the folder waited for another.
 #[tokio::test]
 async fn what_can_not_be_is_refused_and_nothing_is_made() {
     let bench = left().await;
@@ -207,6 +208,16 @@ async fn what_can_not_be_is_refused_and_nothing_is_made() {
         &["backup", "--from", &new, "--to", &file],
         2,
         "is not there",
+    );
+    for command in ["backup", "migrate"] {
+        let broker = ["--from", "tcp://127.0.0.1:1", "--to", &file, "--not-owned"];
+        refused(&[&[command][..], &broker].concat(), 2, "is of a folder");
+    }
+    let receipt = ["--to", &data, "--receipt", "0123"];
+    refused(
+        &[&["handover", "finish"], &receipt[..]].concat(),
+        2,
+        "32 hexadecimal",
     );
     let nowhere = path(&bench, "new/a.backup");
     refused(
