@@ -129,9 +129,10 @@ impl Backup {
     /// Has all of it written.
     ///
     /// What comes after that needs no source: only the file is read again, and where that shows
-    /// damage, the same command begins anew at whatever is there then. So the source is let go
-    /// of first; at a `--rate` the reading takes as long as the copy did, and all the while a
-    /// broker would keep what it deletes, and a folder could not be served.
+    /// damage this command fails, and the same one goes on behind what is whole if it gets that
+    /// snapshot, and else begins anew. So the source is let go of first; at a `--rate` the
+    /// reading takes as long as the copy did, and all the while a broker would keep what it
+    /// deletes, and a folder could not be served.
     async fn fetch(&self) -> Result<Fetched, Failure> {
         if self.from.contains("://") {
             return self.fetch_from_broker().await;

@@ -138,8 +138,9 @@ async fn a_backup_that_was_killed_when_it_was_done_is_told_of_once() {
 }
 
 /// In a folder each command makes a backup of its own moment, and what was left gets its
-/// manifest.
-/// Catches: an old backup for the one that is due.
+/// name and its manifest.
+/// Catches: an old backup for the one that is due; one that is not read again and has no name
+/// for ever; damage of another one that ends this one.
 #[tokio::test]
 async fn in_a_folder_a_backup_that_was_killed_is_no_other_ones() {
     let bench = left().await;
@@ -162,10 +163,26 @@ async fn in_a_folder_a_backup_that_was_killed_is_no_other_ones() {
     stop(broker).await;
     let second = file(&done(&backup));
     assert_ne!(second, named);
-    for file in [named, second] {
+    // One that was killed when all of it was written, and one whose disk lost some of that.
+    for file in [&named, &second] {
+        untell(file);
+        fs::rename(file, format!("{file}.partial")).unwrap();
+    }
+    let draft = format!("{named}.partial");
+    let mut bytes = fs::read(&draft).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&draft, bytes).unwrap();
+    let broker = bench.serve_folder();
+    ask(&broker, &["topic", "create", "still-later"]);
+    stop(broker).await;
+    let third = file(&done(&backup));
+    for file in [second, third] {
+        assert!(Path::new(&file).exists(), "{file}");
         assert!(Path::new(&format!("{file}.toml")).exists(), "{file}");
     }
-    assert_eq!(fs::read_dir(folder).unwrap().count(), 4);
+    assert!(Path::new(&draft).exists() && !Path::new(&named).exists());
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 5);
 }
 
 /// P8. Catches: data that are replaced without being asked; the same content for other data.
