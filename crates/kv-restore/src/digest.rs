@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use pop_store::{Entry, Estimate, Keyspace, Result, Scan, Snapshot};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
-use crate::frame::rows;
+use crate::{Limiter, frame::rows};
 
 /// What a set of rows adds up to.
 ///
@@ -94,13 +94,32 @@ impl fmt::Display for Digest {
 ///
 /// It only reads.
 pub async fn digest(snapshot: &dyn Snapshot, keyspaces: &[Keyspace]) -> Result<Digest> {
+    digest_within(snapshot, keyspaces, &Limiter::none()).await
+}
+
+/// The same, read no faster than the limit.
+///
+/// # Errors
+///
+/// Those of the snapshot's scans.
+///
+/// # Cancel safety
+///
+/// It only reads.
+pub async fn digest_within(
+    snapshot: &dyn Snapshot,
+    keyspaces: &[Keyspace],
+    limiter: &Limiter,
+) -> Result<Digest> {
     let mut digest = Digest::default();
     for keyspace in keyspaces {
         let mut pages = Pages::new(Scan::all());
         while let Some(entries) = pages.next(snapshot, *keyspace).await? {
+            let before = digest.bytes;
             for entry in &entries {
                 digest.add(*keyspace, entry);
             }
+            limiter.acquire(digest.bytes - before).await;
         }
     }
     Ok(digest)

@@ -77,8 +77,10 @@ pub enum Switch {
 }
 
 /// What a caller does about it; [`RestoreError::retry`] says it shorter.
+///
+/// Whoever tells an operator what to do has to do so of each kind, and is to be told by the
+/// compiler of a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum ErrorKind {
     /// It did not get its turn in time; no staging was opened.
     Busy,

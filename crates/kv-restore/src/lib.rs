@@ -31,7 +31,7 @@ mod mutant;
 
 pub use admission::Admission;
 pub use backoff::Backoff;
-pub use digest::{Digest, digest};
+pub use digest::{Digest, digest, digest_within};
 pub use dumper::{DumpStats, Dumper, Offer, Served};
 pub use error::{Damage, ErrorKind, Failure, Phase, RestoreError, Retry, Switch};
 pub use frame::AbortCode;

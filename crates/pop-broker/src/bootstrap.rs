@@ -54,7 +54,6 @@ pub struct Bootstrapped {
 
 /// Why nothing was made. Unless it says otherwise, the folder is as it was.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum BootstrapError {
     /// The folder has data.
     #[error("the folder has data already: choose another, or add --replace to give that up")]

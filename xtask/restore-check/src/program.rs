@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use kv_restore::Digest;
+use kv_restore::{Digest, Limiter};
 use pop_broker::{
     stores::Backend,
     transfer::{file::BackupFile, place},
@@ -102,7 +102,10 @@ impl Ask {
     /// The digest of what it made, read by this program.
     pub(crate) async fn made(&self) -> Result<Digest> {
         match self {
-            Self::Backup { to, .. } => Ok(BackupFile::open(to)?.verify(|_| {})?),
+            Self::Backup { to, .. } => {
+                let file = BackupFile::open(to)?;
+                Ok(file.verify(&Limiter::none(), |_| {}).await?)
+            }
             Self::Restore { to, .. }
             | Self::Migrate { to, .. }
             | Self::Bootstrap { to, .. }
@@ -121,7 +124,7 @@ fn at((store, folder): &Place) -> OsString {
 /// The digest of a broker's rows in a folder.
 pub(crate) async fn digest(store: Backend, folder: &Path) -> Result<Digest> {
     let store = store.opener(folder)?.open().await?;
-    let digest = place::totals(store.as_ref()).await?;
+    let digest = place::totals(store.as_ref(), &Limiter::none()).await?;
     store.close().await?;
     Ok(digest)
 }

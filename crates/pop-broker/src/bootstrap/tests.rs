@@ -6,6 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use kv_restore::Limiter;
 use parking_lot::Mutex;
 use pop_model::{Namespace, TopicName};
 use pop_store::MemStore;
@@ -33,7 +34,8 @@ impl Folder {
     }
 
     async fn totals(&self) -> Digest {
-        totals(self.open().await.unwrap().as_ref()).await.unwrap()
+        let store = self.open().await.unwrap();
+        totals(store.as_ref(), &Limiter::none()).await.unwrap()
     }
 
     async fn standing(&self) -> Standing {

@@ -12,18 +12,23 @@ use kv_restore::{Damage, ErrorKind, Target};
 use pop_broker::data::{self, ByteRate, SourceUrl};
 use pop_broker::transfer::{
     Location, Manifest, Source, copy,
-    file::{BackupError, BackupFile, Begun, Draft, PARTIAL},
+    file::{BackupError, BackupFile, Begun, Draft, PARTIAL, Written},
     moment, place,
 };
 
 use super::{
     Exit, Failure, complain,
-    exit::EXIT_CODES,
-    progress::{Meter, Moved, PROGRESS, amount, moved_line},
+    outcome::{Origin, Transfer},
+    progress::{Meter, Moved, amount, moved_line},
     remote::Remote,
     say,
-    transfer::{block_on, close, not_moved, now, open_source, options, whose},
+    transfer::{
+        block_on, close, help, limiter, now, of, of_folders_alone, open_source, options, whose,
+    },
 };
+
+const AGAIN: &str = "reading the backup again";
+const CUT_WHEN_WRITTEN: &str = "an earlier command was cut when all was written";
 
 /// Copies the content of a broker into one file.
 ///
@@ -33,10 +38,12 @@ use super::{
 /// manifest, NAME.toml, that says what is in it.
 ///
 /// What was cut is no loss: the same command goes on behind the last whole block, as long as
-/// no broker was on the folder in between. One that was killed when its backup was done says
-/// so when it is typed again. Nothing else that has the name is ever written over.
+/// no broker was on the folder in between. Once all is written the folder or broker is not
+/// needed any more: one that was killed after that reads it again, and one that was killed when
+/// its backup was done says so when it is typed again. Nothing else that has the name is ever
+/// written over.
 #[derive(Args, Debug)]
-#[command(after_long_help = after_help())]
+#[command(after_long_help = help(EXAMPLES))]
 pub(super) struct Backup {
     /// The folder of the store, or STORE:FOLDER; or the data port of a running broker,
     /// tcp://HOST:PORT or tls://HOST:PORT
@@ -66,27 +73,69 @@ pub(super) struct Backup {
     remote: Remote,
 }
 
-/// A backup, and what was moved for it now.
-type Made = (BackupFile, Option<Moved>);
+/// What is there of a backup when its source is not needed any more.
+enum Fetched {
+    /// All is written now, after so much was moved for it.
+    Now(Written, Option<Moved>),
+    /// It was done before.
+    Before(BackupFile),
+}
 
 impl Backup {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let (file, moved) = match left::untold(&self.to, &self.from) {
-            Some(file) => {
-                complain("an earlier command was cut when this backup was done");
-                (again(file)?, None)
-            }
-            None => block_on(self.make())?,
+        block_on(self.back_up())
+    }
+
+    async fn back_up(&self) -> Result<(), Failure> {
+        let fetched = if let Some(file) = left::untold(&self.to, &self.from) {
+            complain("an earlier command was cut when this backup was done");
+            Fetched::Before(file)
+        } else if let Some(written) = Written::left(&self.to, &self.from)? {
+            complain(CUT_WHEN_WRITTEN);
+            Fetched::Now(written, None)
+        } else {
+            self.fetch().await?
+        };
+        let (file, moved) = match fetched {
+            Fetched::Now(written, moved) => (self.finish(written).await?, moved),
+            Fetched::Before(file) => (self.again(file).await?, None),
         };
         tell(&self.from, &file, moved);
         // The last thing: killed before it, the same command says the same again.
         file.told(&self.from)?;
-        left::tell_of_others(&self.to, &self.from)
+        self.tell_of_others().await
     }
 
-    async fn make(&self) -> Result<Made, Failure> {
+    /// In a folder: makes known what is whole and was not, so that it looks like any other.
+    async fn tell_of_others(&self) -> Result<(), Failure> {
+        let (mut whole, written) = left::others(&self.to, &self.from)?;
+        for written in written {
+            match self.finish(written).await {
+                Ok(file) => whole.push(file),
+                // What was asked for is there all the same.
+                Err(failure) => complain(&failure.to_string()),
+            }
+        }
+        for file in whole {
+            let path = file.path().display();
+            complain(&format!(
+                "{path} is whole, too: an earlier command was cut before it said so"
+            ));
+            file.told(&self.from)?;
+        }
+        Ok(())
+    }
+
+    /// Has all of it written.
+    ///
+    /// What comes after that needs no source: only the file is read again, and where that shows
+    /// damage this command fails, and the same one goes on behind what is whole if it gets that
+    /// snapshot, and else begins anew. So the source is let go of first; at a `--rate` the
+    /// reading takes as long as the copy did, and all the while a broker would keep what it
+    /// deletes, and a folder could not be served.
+    async fn fetch(&self) -> Result<Fetched, Failure> {
         if self.from.contains("://") {
-            return self.make_of_broker().await;
+            return self.fetch_from_broker().await;
         }
         let from = self.source()?;
         if place::is_inside(&self.to, &from.folder) {
@@ -98,32 +147,37 @@ impl Backup {
             return Err(Failure::new(Exit::Usage, problem));
         }
         let (_, store) = open_source(&from).await?;
-        let source = Source::of_store(&store, now(), None, whose(self.not_owned)).await?;
-        let made = self.make_of(&source).await?;
+        let source = Source::of_store(&store, now(), None, whose(self.not_owned)).await;
+        let source = of(&from.folder, source)?;
+        let fetched = self
+            .fetch_from(&source, Origin::Place(&from.folder))
+            .await?;
         drop(source);
-        close(store.as_ref()).await?;
-        Ok(made)
+        close(&from.folder, store.as_ref()).await?;
+        Ok(fetched)
     }
 
     /// Of a broker that runs, which keeps the snapshot for us.
-    async fn make_of_broker(&self) -> Result<Made, Failure> {
+    async fn fetch_from_broker(&self) -> Result<Fetched, Failure> {
         let url = self.from.parse::<SourceUrl>();
         let url = url.map_err(|error| Failure::because(Exit::Usage, &error))?;
+        of_folders_alone(self.not_owned)?;
         let broker = data::Source::new(url, &self.remote.credentials()?)?;
         let cut = left::all(&self.to, &self.from)?.into_iter().next();
         let held = broker.snapshot(cut.map(|(_, id)| id)).await?;
         let (at, peer) = (held.at.clone(), broker.peer());
         let source = Source::remote(at, peer, Arc::clone(&broker) as _, Box::new(()));
-        let made = self.make_of(&source).await?;
+        let fetched = self.fetch_from(&source, Origin::Broker(broker.url()));
+        let fetched = fetched.await?;
         held.done().await;
-        Ok(made)
+        Ok(fetched)
     }
 
-    async fn make_of(&self, source: &Source) -> Result<Made, Failure> {
+    async fn fetch_from(&self, source: &Source, from: Origin<'_>) -> Result<Fetched, Failure> {
         let to = self.file(source)?;
         match already(&to, source)? {
-            Some(file) => Ok((file, None)),
-            None => self.write(source, &to).await,
+            Some(file) => Ok(Fetched::Before(file)),
+            None => self.write(source, from, &to).await,
         }
     }
 
@@ -164,9 +218,15 @@ impl Backup {
         Ok(self.to.join(format!("pop-broker-{taken}Z.backup")))
     }
 
-    async fn write(&self, source: &Source, to: &Path) -> Result<Made, Failure> {
+    async fn write(
+        &self,
+        source: &Source,
+        from: Origin<'_>,
+        to: &Path,
+    ) -> Result<Fetched, Failure> {
         let keyspaces = pop_store::table::KEYSPACES;
-        let (draft, begun) = Draft::open(to, source.at(), &keyspaces)?;
+        let limiter = limiter(self.rate);
+        let (draft, begun) = Draft::open(to, source.at(), &keyspaces, &limiter).await?;
         match &begun {
             Begun::Anew => {}
             Begun::Instead => complain(
@@ -174,7 +234,7 @@ impl Backup {
             ),
             // It is said once the session takes it up.
             Begun::Behind(_) => {}
-            Begun::Whole => complain("an earlier backup was cut when all was written"),
+            Begun::Whole => complain(CUT_WHEN_WRITTEN),
         }
         let mut target = Target::new(Arc::new(draft.clone()));
         if let Begun::Behind(resume) = &begun {
@@ -182,20 +242,45 @@ impl Backup {
         }
         let mut moved = None;
         if begun != Begun::Whole {
-            let copied = self.copy(source, target, &draft).await;
-            moved = Some(copied.map_err(|failure| {
-                failure.with(&format!(
-                    "; what is written stays in {}{PARTIAL}, and the same command goes on with it if the source still has that snapshot",
-                    to.display()
-                ))
-            })?);
+            let transfer = Transfer {
+                what: "backup",
+                from,
+                to,
+                kept: &format!("what is written stays in {}{PARTIAL}", to.display()),
+            };
+            moved = Some(self.copy(source, target, &draft, &transfer).await?);
         }
-        let mut meter = Meter::new("reading the backup again", None);
-        let file = draft.finish(&self.from, |seen| meter.at(seen.rows, seen.bytes))?;
-        Ok((file, moved))
+        Ok(Fetched::Now(draft.written(&self.from)?, moved))
     }
 
-    async fn copy(&self, source: &Source, target: Target, draft: &Draft) -> Result<Moved, Failure> {
+    /// Reads what is written, and gives it its name.
+    async fn finish(&self, written: Written) -> Result<BackupFile, Failure> {
+        let mut meter = Meter::new(AGAIN, Some(written.totals().bytes));
+        let limiter = limiter(self.rate);
+        let named = written.finish(&limiter, |seen| meter.at(seen.rows, seen.bytes));
+        named.await.map_err(|error| {
+            let is_damaged = matches!(error, BackupError::Damaged { .. } | BackupError::Cut { .. });
+            let advice = "it was written so that it could be read: see what is wrong with that disk, and type the same command again";
+            Failure::unadvised(&error).and(is_damaged.then_some(advice))
+        })
+    }
+
+    /// Reads a backup that is there, before anybody is told that it is.
+    async fn again(&self, file: BackupFile) -> Result<BackupFile, Failure> {
+        let mut meter = Meter::new(AGAIN, Some(file.digest().1.bytes));
+        let limiter = limiter(self.rate);
+        let read = file.verify(&limiter, |seen| meter.at(seen.rows, seen.bytes));
+        read.await?;
+        Ok(file)
+    }
+
+    async fn copy(
+        &self,
+        source: &Source,
+        target: Target,
+        draft: &Draft,
+        transfer: &Transfer<'_>,
+    ) -> Result<Moved, Failure> {
         let options = options(self.rate);
         let mut meter = Meter::new("backup", None);
         let copied = copy(source, target, &options, |it| meter.see(it)).await;
@@ -210,7 +295,7 @@ impl Backup {
         };
         copied
             .map(|copied| meter.moved(&copied.stats))
-            .map_err(|error| not_moved("backup", &error))
+            .map_err(|error| transfer.failed(&error))
     }
 }
 
@@ -225,14 +310,7 @@ fn already(to: &Path, source: &Source) -> Result<Option<BackupFile>, Failure> {
         return Err(BackupError::exists(to).into());
     };
     complain("the backup of this content is there already");
-    again(file).map(Some)
-}
-
-/// Reads a backup that is there, before anybody is told that it is.
-fn again(file: BackupFile) -> Result<BackupFile, Failure> {
-    let mut meter = Meter::new("reading the backup again", None);
-    file.verify(|seen| meter.at(seen.rows, seen.bytes))?;
-    Ok(file)
+    Ok(Some(file))
 }
 
 fn tell(from: &str, file: &BackupFile, moved: Option<Moved>) {
@@ -246,10 +324,6 @@ fn tell(from: &str, file: &BackupFile, moved: Option<Moved>) {
         file.path().display(),
         manifest.digest
     ));
-}
-
-fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
 }
 
 const EXAMPLES: &str = "\

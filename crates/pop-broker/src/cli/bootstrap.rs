@@ -4,20 +4,19 @@ use std::sync::Arc;
 
 use clap::Args;
 use pop_broker::{
-    BrokerError,
-    bootstrap::{BootstrapError, BootstrapOptions, Bootstrapped, bootstrap},
-    data::{ByteRate, Source, SourceError, SourceUrl},
+    bootstrap::{BootstrapOptions, Bootstrapped, bootstrap},
+    data::{ByteRate, Source, SourceUrl},
     stores::Backend,
     transfer::{Location, place::check_folder},
 };
 
 use super::{
-    Exit, Failure,
-    exit::EXIT_CODES,
-    progress::{Meter, Moved, PROGRESS, amount, moved_line},
+    Failure,
+    outcome::{Origin, Transfer, UNCHANGED},
+    progress::{Meter, Moved, amount, moved_line},
     remote::Remote,
     say,
-    transfer::{block_on, not_moved},
+    transfer::{block_on, help},
 };
 use crate::server;
 
@@ -30,7 +29,7 @@ use crate::server;
 /// the snapshot on, and once everything is here it is retired for good. All leases and
 /// receipt handles stay valid.
 #[derive(Args, Debug)]
-#[command(after_long_help = after_help())]
+#[command(after_long_help = help(EXAMPLES))]
 pub(super) struct Bootstrap {
     /// Data port of the running broker, its --data-listen: tcp://HOST:PORT or tls://HOST:PORT
     #[arg(long, value_name = "URL")]
@@ -57,10 +56,6 @@ pub(super) struct Bootstrap {
     pub(super) remote: Remote,
 }
 
-fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
-}
-
 const EXAMPLES: &str = "\
 Examples:
   pop-broker serve --data-listen 127.0.0.1:8083
@@ -75,6 +70,11 @@ Examples:
 
 impl Bootstrap {
     pub(super) fn run(self) -> Result<(), Failure> {
+        self.run_as("bootstrap")
+    }
+
+    /// As the command was called.
+    pub(super) fn run_as(self, what: &'static str) -> Result<(), Failure> {
         let store = self.to.wanted(Backend::Fjall)?;
         check_folder(&self.to.folder)?;
         let opener = store.filler(&self.to.folder)?;
@@ -86,18 +86,15 @@ impl Bootstrap {
             entropy: Arc::new(server::draw),
         };
         block_on(async {
-            let mut meter = Meter::new("bootstrap", None);
+            let mut meter = Meter::new(what, None);
             let made = bootstrap(&source, opener.as_ref(), &options, |it| meter.see(it)).await;
-            let made = made.map_err(|error| {
-                let of_folder = matches!(
-                    error,
-                    BootstrapError::Broker(_) | BootstrapError::Restore(_)
-                );
-                match of_folder {
-                    true => Failure::from(error).at(&self.to.folder),
-                    false => error.into(),
-                }
-            })?;
+            let transfer = Transfer {
+                what,
+                from: Origin::Broker(&self.from),
+                to: &self.to.folder,
+                kept: UNCHANGED,
+            };
+            let made = made.map_err(|error| transfer.not_bootstrapped(error))?;
             let moved = meter.moved(&made.stats);
             drop(meter);
             say(&self.tell(&made, moved, store));
@@ -128,31 +125,5 @@ fn called(to: &Location) -> String {
     match host.trim() {
         "" => to.to_string(),
         host => format!("{to} on {host}"),
-    }
-}
-
-impl From<SourceError> for Failure {
-    fn from(error: SourceError) -> Self {
-        let exit = match &error {
-            SourceError::NoCa(_) | SourceError::NoTls(_) | SourceError::Tls(_) => Exit::Usage,
-            SourceError::Broken { .. } => Exit::NoBroker,
-            _ => Exit::Failed,
-        };
-        Self::because(exit, &error)
-    }
-}
-
-impl From<BootstrapError> for Failure {
-    fn from(error: BootstrapError) -> Self {
-        match error {
-            BootstrapError::Source(error) => error.into(),
-            BootstrapError::Broker(BrokerError::Store(error)) => error.into(),
-            BootstrapError::Broker(error) => error.into(),
-            BootstrapError::Restore(error) => not_moved("bootstrap", &error),
-            error @ (BootstrapError::NoReceipt(_)
-            | BootstrapError::Awaiting { .. }
-            | BootstrapError::NotTakenBack { .. }) => Self::because(Exit::NotOwner, &error),
-            error => Self::because(Exit::Failed, &error),
-        }
     }
 }

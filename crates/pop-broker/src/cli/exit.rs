@@ -6,41 +6,46 @@ use pop_store::ErrorKind;
 
 use pop_broker::{BrokerError, stores::NotCompiledIn};
 
-/// Exit codes, for `--help`.
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes:
-  0    ended as asked
-  1    refused or failed; the line on stderr says why
-  2    a flag, an environment variable or the configuration file is wrong
-  3    the store is not compiled into this program
-  4    the data folder or backup is in use by another process
-  5    the data folder or backup is of another store or format
-  6    the data folder or backup can't be used: no permission, disk full, damaged
-  7    an address can't be listened on
-  8    no broker answers at the admin address or data port
-  9    the store failed while serving and could not be opened anew
-  10   the data folder was handed over to another broker, or waits for that
-  130  ended at once by a second signal";
+macro_rules! exits {
+    ($($name:ident = $number:literal, $text:literal;)+) => {
+        /// Why the program ends, as a script sees it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Exit {
+            $(#[doc = $text] $name = $number,)+
+        }
+
+        /// Each with what it means.
+        const EXITS: &[(Exit, &str)] = &[$((Exit::$name, $text)),+];
+    };
+}
+
+// Scripts rely on the numbers: none changes its meaning, and none is used again.
+exits! {
+    Failed = 1, "refused or failed; the line on stderr says why";
+    Usage = 2, "a flag, an environment variable or the configuration file is wrong";
+    NotCompiledIn = 3, "the store is not compiled into this program";
+    FolderInUse = 4, "the data folder or backup is in use by another process";
+    FolderForeign = 5, "the data folder or backup is of another store or format";
+    FolderUnusable = 6, "the data folder or backup can't be used: no permission, disk full, damaged";
+    Address = 7, "an address can't be listened on";
+    NoBroker = 8, "no broker answers at the admin address or data port, or it was lost on the way";
+    StoreLost = 9, "the store failed while serving and could not be opened anew";
+    NotOwner = 10, "the data folder was handed over to another broker, or waits for that";
+    SecondSignal = 130, "ended at once by a second signal";
+}
+
+/// The table of them, for `--help`.
+pub(crate) fn exit_codes() -> String {
+    let mut table = "Exit codes:\n  0    ended as asked".to_owned();
+    for (exit, text) in EXITS {
+        table.push_str(&format!("\n  {:<4} {text}", exit.code()));
+    }
+    table
+}
 
 /// What the store can't say, because it doesn't know where its folder comes from.
 const USABLE: &str = "; the folder must be writable and have room, or choose another with --data";
-
-/// Why the program ends, as a script sees it. The numbers are those of [`EXIT_CODES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Exit {
-    Failed = 1,
-    Usage = 2,
-    NotCompiledIn = 3,
-    FolderInUse = 4,
-    FolderForeign = 5,
-    FolderUnusable = 6,
-    Address = 7,
-    NoBroker = 8,
-    StoreLost = 9,
-    NotOwner = 10,
-    SecondSignal = 130,
-}
 
 impl Exit {
     pub(crate) const fn code(self) -> u8 {
@@ -85,19 +90,41 @@ impl Failure {
         }
     }
 
-    /// The same, of this file or folder, if that is not named yet.
-    pub(crate) fn at(mut self, path: &Path) -> Self {
-        let path = path.display().to_string();
-        if !self.message.contains(&path) {
-            self.message = format!("{path}: {}", self.message);
+    /// The same, of this file, folder or address, if that is not named yet.
+    pub(crate) fn at(mut self, place: impl fmt::Display) -> Self {
+        let place = place.to_string();
+        if !self.message.contains(&place) {
+            self.message = format!("{place}: {}", self.message);
         }
         self
+    }
+
+    /// An error of a broker on a folder that a command was given for a while.
+    pub(crate) fn of_folder(error: BrokerError, folder: &Path) -> Self {
+        let failure = match error {
+            BrokerError::Store(error) => error.into(),
+            error => Self::from(error),
+        };
+        failure.at(folder.display())
+    }
+
+    /// The same, with what to do, if that is not said yet.
+    pub(crate) fn and(self, more: Option<&str>) -> Self {
+        match more.filter(|more| !self.message.contains(more)) {
+            Some(more) => self.with("; ").with(more),
+            None => self,
+        }
     }
 
     /// The same, with more to say.
     pub(crate) fn with(mut self, more: &str) -> Self {
         self.message.push_str(more);
         self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
@@ -131,7 +158,7 @@ fn chain(error: &dyn Error) -> String {
 }
 
 // What only a person can do about a disk.
-const ROOM: &str = "free some space there, or choose another place";
+pub(super) const ROOM: &str = "free some space there, or choose another place";
 const RIGHT: &str = "let the user of this program write there, or choose another place";
 const WRITABLE: &str = "it is there to be read alone: choose another place";
 
@@ -200,24 +227,28 @@ impl From<BrokerError> for Failure {
 mod tests {
     use super::*;
 
-    // Catches: a code whose number or line is another.
+    // Catches: a number that changes under the scripts that know it.
     #[test]
-    fn every_code_is_explained() {
-        for exit in [
-            Exit::Failed,
-            Exit::Usage,
-            Exit::NotCompiledIn,
-            Exit::FolderInUse,
-            Exit::FolderForeign,
-            Exit::FolderUnusable,
-            Exit::Address,
-            Exit::NoBroker,
-            Exit::StoreLost,
-            Exit::NotOwner,
-            Exit::SecondSignal,
-        ] {
-            let line = format!("\n  {:<4} ", exit.code());
-            assert!(EXIT_CODES.contains(&line), "{exit:?}");
+    fn the_codes_stay_as_they_are() {
+        use Exit::*;
+        let known = [
+            (Failed, 1),
+            (Usage, 2),
+            (NotCompiledIn, 3),
+            (FolderInUse, 4),
+            (FolderForeign, 5),
+            (FolderUnusable, 6),
+            (Address, 7),
+            (NoBroker, 8),
+            (StoreLost, 9),
+            (NotOwner, 10),
+            (SecondSignal, 130),
+        ];
+        let told = EXITS.iter().map(|(exit, _)| (*exit, exit.code()));
+        assert_eq!(told.collect::<Vec<_>>(), known);
+        let table = exit_codes();
+        for (exit, code) in known {
+            assert!(table.contains(&format!("\n  {code:<4} ")), "{exit:?}");
         }
     }
 
@@ -248,9 +279,9 @@ mod tests {
     // Catches: a path that is never named; one that is named again.
     #[test]
     fn a_path_is_named_once() {
-        let failure = Failure::new(Exit::FolderUnusable, "no room").at(Path::new("/data"));
+        let failure = Failure::new(Exit::FolderUnusable, "no room").at("/data");
         assert_eq!(failure.to_string(), "/data: no room");
-        let again = failure.at(Path::new("/data"));
+        let again = failure.at("/data");
         assert_eq!(again.to_string(), "/data: no room");
     }
 

@@ -9,7 +9,12 @@ use pop_broker::{
     transfer::Location,
 };
 
-use super::{Failure, exit::EXIT_CODES, say, transfer::block_on};
+use super::{
+    Failure,
+    exit::exit_codes,
+    say,
+    transfer::{ENVIRONMENT, block_on},
+};
 
 /// Finishes a handover that was cut off, or takes a folder back that was handed over.
 ///
@@ -25,7 +30,7 @@ pub(super) struct Handover {
 }
 
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{EXIT_CODES}")
+    format!("{EXAMPLES}\n\n{ENVIRONMENT}\n\n{}", exit_codes())
 }
 
 const EXAMPLES: &str = "\
@@ -46,6 +51,7 @@ enum Command {
         #[arg(
             long,
             value_name = "RECEIPT",
+            value_parser = receipt,
             required_unless_present = "source_is_gone"
         )]
         receipt: Option<String>,
@@ -85,7 +91,9 @@ impl Handover {
                 let opener = opener(&to)?;
                 block_on(async {
                     let finished = operator::finish(opener.as_ref(), receipt.as_deref());
-                    let since = match finished.await? {
+                    let finished = finished.await;
+                    let finished = finished.map_err(|it| Failure::of_folder(it, &to.folder));
+                    let since = match finished? {
                         Step::Done => "now",
                         Step::DoneBefore => "already",
                     };
@@ -98,7 +106,9 @@ impl Handover {
                 Failure::unless_sure(yes, what)?;
                 let opener = opener(&at)?;
                 block_on(async {
-                    let (epoch, step) = operator::undo(opener.as_ref()).await?;
+                    let undone = operator::undo(opener.as_ref()).await;
+                    let undone = undone.map_err(|it| Failure::of_folder(it, &at.folder));
+                    let (epoch, step) = undone?;
                     let since = match step {
                         Step::Done => "again",
                         Step::DoneBefore => "again already",
@@ -111,6 +121,13 @@ impl Handover {
             }
         }
         Ok(())
+    }
+}
+
+fn receipt(text: &str) -> Result<String, &'static str> {
+    match operator::is_receipt(text) {
+        true => Ok(text.into()),
+        false => Err("a receipt has 32 hexadecimal digits, as the source tells it at its start"),
     }
 }
 

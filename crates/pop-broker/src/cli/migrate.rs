@@ -10,11 +10,13 @@ use pop_broker::{
 use super::{
     Exit, Failure,
     bootstrap::Bootstrap,
-    exit::EXIT_CODES,
-    progress::{PROGRESS, amount, moved_line},
+    outcome::Origin,
+    progress::{amount, moved_line},
     remote::Remote,
     say,
-    transfer::{Destination, block_on, close, now, open_source, whose},
+    transfer::{
+        Destination, block_on, close, help, limiter, now, of, of_folders_alone, open_source, whose,
+    },
 };
 
 /// Copies the content of a folder into a folder of another store.
@@ -28,7 +30,7 @@ use super::{
 /// over, and refuses the receipt handles of the old one. The old folder stays as it is. Don't
 /// serve both to the same consumers: each would deliver every message.
 #[derive(Args, Debug)]
-#[command(after_long_help = after_help())]
+#[command(after_long_help = help(EXAMPLES))]
 pub(super) struct Migrate {
     /// The folder to copy from, or STORE:FOLDER; or the data port of a running broker,
     /// tcp://HOST:PORT or tls://HOST:PORT, as for `bootstrap`
@@ -64,7 +66,7 @@ pub(super) struct Migrate {
 impl Migrate {
     pub(super) fn run(self) -> Result<(), Failure> {
         if self.from.contains("://") {
-            return self.of_broker()?.run();
+            return self.of_broker()?.run_as("migration");
         }
         if self.handover {
             let problem = "--handover is between a running broker and its successor: give its data port with --from, or stop it and serve the copy alone";
@@ -76,6 +78,7 @@ impl Migrate {
     /// What runs is not opened but asked, and that is what starts a new node, too.
     fn of_broker(self) -> Result<Bootstrap, Failure> {
         let from = self.from.parse::<SourceUrl>();
+        of_folders_alone(self.not_owned)?;
         Ok(Bootstrap {
             from: from.map_err(|error| Failure::because(Exit::Usage, &error))?,
             to: parse(&self.to),
@@ -91,22 +94,41 @@ impl Migrate {
         // The source first: where there is none, no folder is made.
         let (_, store) = open_source(&from).await?;
         let folder = Destination::open(&to, Backend::Fjall).await?;
+        let limiter = limiter(self.rate);
         let wanted = match folder.may_have_it(self.replace) {
-            true => Some(place::totals(store.as_ref()).await?),
+            true => Some(of(
+                &from.folder,
+                place::totals(store.as_ref(), &limiter).await,
+            )?),
             false => None,
         };
         let (digest, moved) = match wanted {
-            Some(wanted) if folder.is_filled(&to, &wanted, self.replace).await? => (wanted, None),
+            Some(wanted)
+                if folder
+                    .is_filled(&to, &wanted, self.replace, &limiter)
+                    .await? =>
+            {
+                (wanted, None)
+            }
             _ => {
-                let over = installed(&folder.store).await?;
+                let over = of(&to.folder, installed(&folder.store).await)?;
                 let whose = whose(self.not_owned);
-                let source = Source::of_store(&store, now(), over.as_ref(), whose).await?;
-                let filled = folder.fill(&source, self.rate, "migration", None).await?;
+                let source = Source::of_store(&store, now(), over.as_ref(), whose).await;
+                let source = of(&from.folder, source)?;
+                let filled = folder
+                    .fill(
+                        &source,
+                        Origin::Place(&from.folder),
+                        self.rate,
+                        "migration",
+                        None,
+                    )
+                    .await?;
                 (filled.0.seal.totals, Some(filled.1))
             }
         };
-        close(store.as_ref()).await?;
-        close(folder.store.as_ref()).await?;
+        close(&from.folder, store.as_ref()).await?;
+        close(&to.folder, folder.store.as_ref()).await?;
         say(&format!(
             "copied {from} to {}:{}: {}\n{}serve it  pop-broker serve --store {} --data {}\nThis is a copy: it honours no receipt handle of the old folder, which stays as it is. Serve one of the two.",
             folder.backend,
@@ -149,10 +171,6 @@ fn parse(text: &str) -> Location {
         Ok(location) => location,
         Err(never) => match never {},
     }
-}
-
-fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
 }
 
 const EXAMPLES: &str = "\

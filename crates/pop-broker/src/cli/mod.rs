@@ -9,6 +9,7 @@ mod group;
 mod handover;
 mod migrate;
 mod offset;
+mod outcome;
 mod progress;
 mod quarantine;
 mod remote;

@@ -11,10 +11,10 @@ use pop_broker::{
 
 use super::{
     Exit, Failure,
-    exit::EXIT_CODES,
-    progress::{Meter, PROGRESS, amount, moved_line},
+    outcome::Origin,
+    progress::{Meter, amount, moved_line},
     say,
-    transfer::{Destination, block_on, close},
+    transfer::{Destination, block_on, close, help, limiter, of},
 };
 
 /// Brings a backup back into a folder.
@@ -29,7 +29,7 @@ use super::{
 /// time is over, and refuses the receipt handles of that time: a copy never settles what was
 /// handed out elsewhere.
 #[derive(Args, Debug)]
-#[command(after_long_help = after_help())]
+#[command(after_long_help = help(EXAMPLES))]
 pub(super) struct Restore {
     /// The backup
     #[arg(long, value_name = "FILE")]
@@ -47,7 +47,7 @@ pub(super) struct Restore {
     replace: bool,
 
     /// Reads the backup, shows what is in it, and changes nothing
-    #[arg(long, conflicts_with_all = ["to", "replace", "rate"])]
+    #[arg(long, conflicts_with_all = ["to", "replace"])]
     check: bool,
 
     /// The most bytes a second, such as 20M; as fast as it goes if absent
@@ -63,7 +63,9 @@ impl Restore {
     async fn bring_back(self) -> Result<(), Failure> {
         let file = self.backup()?;
         let mut meter = Meter::new("reading the backup", Some(file.digest().1.bytes));
-        let digest = file.verify(|seen| meter.at(seen.rows, seen.bytes))?;
+        let limiter = limiter(self.rate);
+        let digest = file.verify(&limiter, |seen| meter.at(seen.rows, seen.bytes));
+        let digest = digest.await?;
         drop(meter);
         let Some(to) = &self.to else {
             say(Manifest::of(&file).text().trim_end());
@@ -83,14 +85,23 @@ impl Restore {
         let usual = usual.unwrap_or(Backend::Fjall);
         let folder = Destination::open(&to, usual).await?;
         let mut moved = None;
-        if !folder.is_filled(&to, &digest, self.replace).await? {
-            let over = installed(&folder.store).await?;
+        let replace = self.replace;
+        if !folder.is_filled(&to, &digest, replace, &limiter).await? {
+            let over = of(&to.folder, installed(&folder.store).await)?;
             let source = Source::of_backup(&file, digest, over.as_ref()).await?;
             let total = Some(digest.bytes());
-            let filled = folder.fill(&source, self.rate, "restore", total).await?;
+            let filled = folder
+                .fill(
+                    &source,
+                    Origin::Place(&self.from),
+                    self.rate,
+                    "restore",
+                    total,
+                )
+                .await?;
             moved = Some(filled.1);
         }
-        close(folder.store.as_ref()).await?;
+        close(&to.folder, folder.store.as_ref()).await?;
         say(&format!(
             "restored {}: {}, as of {}\nfolder    {}\n{}serve it  pop-broker serve --store {} --data {}",
             self.from.display(),
@@ -115,10 +126,6 @@ impl Restore {
         }
         Ok(BackupFile::open(&self.from)?)
     }
-}
-
-fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{PROGRESS}\n\n{EXIT_CODES}")
 }
 
 const EXAMPLES: &str = "\

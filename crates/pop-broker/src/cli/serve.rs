@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, exit::EXIT_CODES};
+use super::{Failure, exit::exit_codes};
 use crate::{
     config::{Choices, Settings},
     server,
@@ -42,7 +42,7 @@ impl Serve {
 }
 
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\n{EXIT_CODES}")
+    format!("{EXAMPLES}\n\n{}", exit_codes())
 }
 
 const EXAMPLES: &str = "\

@@ -1,22 +1,18 @@
-//! What `backup`, `restore` and `migrate` share: folders that are opened for a while, and
-//! errors that say what to do.
+//! What `backup`, `restore` and `migrate` share: folders that are opened for a while.
 
 use std::{
-    error::Error as _,
-    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use kv_restore::{ErrorKind, Installed, RestoreError, Target};
+use kv_restore::{Installed, Limiter, Target};
 use pop_broker::{
     OpenStore,
     data::ByteRate,
     space::SEALS,
     stores::Backend,
     transfer::{
-        CopyOptions, Location, LocationError, Source, SourceError, Whose, copy,
-        file::BackupError,
+        CopyOptions, Location, Source, Whose, copy,
         place::{self, check_folder},
     },
 };
@@ -26,12 +22,26 @@ use tokio::runtime::Builder;
 
 use super::{
     Exit, Failure, complain,
-    progress::{Meter, Moved, amount},
+    exit::exit_codes,
+    outcome::{Origin, Transfer, UNCHANGED},
+    progress::{Meter, Moved, PROGRESS, amount},
 };
 use crate::{
     config::{self, LogFormat},
     server::{self, draw},
 };
+
+/// What else decides how such a command works, for `--help`.
+pub(super) const ENVIRONMENT: &str = "\
+Environment:
+  POP_LOG  what is logged on stderr, such as info or kv_restore=debug; warnings if it is not
+           set";
+
+/// The end of `--help`.
+pub(super) fn help(examples: &str) -> String {
+    let exit_codes = exit_codes();
+    format!("{examples}\n\n{PROGRESS}\n\n{ENVIRONMENT}\n\n{exit_codes}")
+}
 
 /// Runs a command that waits for disks.
 ///
@@ -60,10 +70,20 @@ pub(super) fn options(rate: Option<ByteRate>) -> CopyOptions {
     CopyOptions::new(Arc::new(chance)).with_rate(rate.map_or(0, ByteRate::bytes_per_second))
 }
 
+/// How fast anything is read that is not moved: what is compared or read again.
+pub(super) fn limiter(rate: Option<ByteRate>) -> Limiter {
+    Limiter::new(rate.map_or(0, ByteRate::bytes_per_second))
+}
+
+/// What came of something that was done in this folder: where two are at work, an error has
+/// to say of which it is.
+pub(super) fn of<T>(folder: &Path, done: Result<T, impl Into<Failure>>) -> Result<T, Failure> {
+    done.map_err(|error| error.into().at(folder.display()))
+}
+
 /// Opens a store that nobody else has open.
 async fn open(opener: &dyn OpenStore, folder: &Path) -> Result<Arc<dyn Store>, Failure> {
-    let opened = opener.open().await;
-    opened.map_err(|error| Failure::from(error).at(folder))
+    of(folder, opener.open().await)
 }
 
 /// Opens the store to copy from, which must be there.
@@ -78,6 +98,17 @@ pub(super) fn whose(not_owned: bool) -> Whose {
     match not_owned {
         true => Whose::Anybody,
         false => Whose::Owner,
+    }
+}
+
+/// Refuses `--not-owned` where it means nothing.
+pub(super) fn of_folders_alone(not_owned: bool) -> Result<(), Failure> {
+    match not_owned {
+        true => Err(Failure::new(
+            Exit::Usage,
+            "--not-owned is of a folder: a broker that serves owns what it gives out",
+        )),
+        false => Ok(()),
     }
 }
 
@@ -96,7 +127,7 @@ impl Destination {
         check_folder(&to.folder)?;
         let opener = backend.filler(&to.folder)?;
         let store = open(opener.as_ref(), &to.folder).await?;
-        let has_data = !place::is_empty(store.as_ref()).await?;
+        let has_data = !of(&to.folder, place::is_empty(store.as_ref()).await)?;
         Ok(Self {
             store,
             backend,
@@ -117,11 +148,13 @@ impl Destination {
         to: &Location,
         wanted: &kv_restore::Digest,
         replace: bool,
+        limiter: &Limiter,
     ) -> Result<bool, Failure> {
         if !self.may_have_it(replace) {
             return Ok(false);
         }
-        let found = place::totals(self.store.as_ref()).await?;
+        let found = place::totals(self.store.as_ref(), limiter).await;
+        let found = of(&self.folder, found)?;
         if found == *wanted {
             complain("the folder has this content already");
             return Ok(true);
@@ -140,6 +173,7 @@ impl Destination {
     pub(super) async fn fill(
         &self,
         source: &Source,
+        from: Origin<'_>,
         rate: Option<ByteRate>,
         what: &'static str,
         total: Option<u64>,
@@ -149,87 +183,20 @@ impl Destination {
         let filled = copy(source, target, &options(rate), |it| meter.see(it)).await;
         match filled {
             Ok(copied) => Ok((copied.installed, meter.moved(&copied.stats))),
-            Err(error) => Err(not_moved(what, &error).at(&self.folder)),
-        }
-    }
-}
-
-/// Ends the use of a store.
-pub(super) async fn close(store: &dyn Store) -> Result<(), Failure> {
-    Ok(store.close().await?)
-}
-
-/// A session that failed, as an operator sees it: who speaks with whom is nobody's concern.
-pub(super) fn not_moved(what: &str, error: &RestoreError) -> Failure {
-    let mut text = format!("{what} failed: {}", error.kind());
-    if !error.detail().is_empty() {
-        text.push_str(&format!(": {}", error.detail()));
-    }
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text.push_str(&format!(": {next}"));
-        }
-        cause = error.source();
-    }
-    let exit = match error.kind() {
-        ErrorKind::Begin
-        | ErrorKind::Staging
-        | ErrorKind::NoSpace
-        | ErrorKind::Commit(_)
-        | ErrorKind::Corrupt(_)
-        | ErrorKind::PeerAborted(_) => Exit::FolderUnusable,
-        _ => Exit::Failed,
-    };
-    let failure = Failure::new(exit, text).advised(error);
-    let failure = match error.kind() {
-        ErrorKind::SourceGone => failure.with(
-            "; a broker keeps a snapshot for as long as --data-snapshot-age-max allows, 6 hours if it does not say: give it more, or choose a higher --rate",
-        ),
-        _ => failure,
-    };
-    match error.kind() {
-        ErrorKind::Commit(kv_restore::Switch::InDoubt) | ErrorKind::Stalled => failure,
-        _ => failure.with("; what was there before is unchanged"),
-    }
-}
-
-impl From<LocationError> for Failure {
-    fn from(error: LocationError) -> Self {
-        let exit = match &error {
-            LocationError::Unknown { .. } => Exit::FolderForeign,
-            LocationError::Unreadable { .. } => Exit::FolderUnusable,
-            _ => Exit::Usage,
-        };
-        Self::because(exit, &error)
-    }
-}
-
-impl From<SourceError> for Failure {
-    fn from(error: SourceError) -> Self {
-        match error {
-            SourceError::Store(error) => error.into(),
-            error @ SourceError::NotOwner(_) => Self::because(Exit::NotOwner, &error),
-            other => Self::because(Exit::Failed, &other),
-        }
-    }
-}
-
-impl From<BackupError> for Failure {
-    fn from(error: BackupError) -> Self {
-        let exit = match &error {
-            BackupError::NotABackup(_) => Exit::Usage,
-            BackupError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Exit::Usage
+            Err(error) => {
+                let transfer = Transfer {
+                    what,
+                    from,
+                    to: &self.folder,
+                    kept: UNCHANGED,
+                };
+                Err(transfer.failed(&error))
             }
-            BackupError::Version { .. } | BackupError::Foreign { .. } => Exit::FolderForeign,
-            BackupError::InUse(_) => Exit::FolderInUse,
-            BackupError::Cut { .. } | BackupError::Damaged { .. } | BackupError::Io { .. } => {
-                Exit::FolderUnusable
-            }
-            _ => Exit::Failed,
-        };
-        Self::because(exit, &error)
+        }
     }
+}
+
+/// Ends the use of the store in a folder.
+pub(super) async fn close(folder: &Path, store: &dyn Store) -> Result<(), Failure> {
+    of(folder, store.close().await)
 }

@@ -36,7 +36,6 @@ pub struct Credentials {
 
 /// Why a broker gives nothing.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SourceError {
     /// `tls://` without the certificates to know the broker by.
     #[error("{0} is spoken to through TLS: give --tls-ca FILE, the certificates to know it by")]
@@ -44,6 +43,9 @@ pub enum SourceError {
     /// Certificates, but no TLS.
     #[error("{0} is spoken to without TLS, so that certificates are of no use: give tls://")]
     NoTls(SourceUrl),
+    /// A host that no certificate can be of.
+    #[error("{0}: the host is neither a name nor an address, so that no certificate can be of it")]
+    NoName(SourceUrl),
     /// Files that can't be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -98,10 +100,7 @@ impl Source {
             (true, None) => return Err(SourceError::NoCa(url)),
             (true, Some(tls)) => {
                 let name = ServerName::try_from(url.host.clone());
-                let name = name.map_err(|error| SourceError::Broken {
-                    error: io::Error::other(error),
-                    url: url.clone(),
-                })?;
+                let name = name.map_err(|_| SourceError::NoName(url.clone()))?;
                 Some((tls::connector(tls)?, name))
             }
         };

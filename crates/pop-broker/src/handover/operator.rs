@@ -8,6 +8,12 @@ use crate::{
 
 pub use crate::owner::Step;
 
+/// Whether a text can be a receipt at all.
+#[must_use]
+pub fn is_receipt(text: &str) -> bool {
+    Receipt::read(text).is_some()
+}
+
 /// Makes what was handed over the folder's own, with the receipt that its source told; or
 /// without one, if the source is gone for good.
 ///

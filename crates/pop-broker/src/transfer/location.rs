@@ -24,7 +24,6 @@ pub struct Location {
 
 /// A folder that holds no store of ours, where one is needed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum LocationError {
     /// It is not there.
     #[error("folder {} is not there", .0.display())]

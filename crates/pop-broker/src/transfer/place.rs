@@ -5,7 +5,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use kv_restore::{Digest, digest};
+use kv_restore::{Digest, Limiter, digest_within};
 use pop_store::{
     Result, Scan, Store,
     table::{self},
@@ -88,13 +88,14 @@ pub async fn is_empty(store: &dyn Store) -> Result<bool> {
     Ok(true)
 }
 
-/// What a broker's rows in a store add up to.
+/// What a broker's rows in a store add up to, read no faster than the limit.
 ///
 /// # Errors
 ///
 /// Those of the store.
-pub async fn totals(store: &dyn Store) -> Result<Digest> {
-    digest(store.snapshot().await?.as_ref(), &table::KEYSPACES).await
+pub async fn totals(store: &dyn Store, limiter: &Limiter) -> Result<Digest> {
+    let snapshot = store.snapshot().await?;
+    digest_within(snapshot.as_ref(), &table::KEYSPACES, limiter).await
 }
 
 #[cfg(test)]

@@ -40,7 +40,6 @@ impl std::fmt::Debug for Source {
 
 /// A store or a backup that can't be offered.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SourceError {
     /// The store failed.
     #[error(transparent)]

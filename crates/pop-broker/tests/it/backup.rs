@@ -5,20 +5,22 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use kv_restore::{
-    Chance, Damage, Digest, ErrorKind, PeerId, RestoreError, StreamId, Target, digest,
+    Chance, Damage, Digest, ErrorKind, Limiter, PeerId, RestoreError, SnapshotRef, StreamId,
+    Target, digest,
     transport::{Channel, Transport, TransportError},
 };
 use pop_broker::{
     space::{KEYSPACES, SEALS},
     transfer::{
         CopyOptions, Source, Whose, copy,
-        file::{BackupError, BackupFile, Begun, Draft},
-        installed,
+        file::{BackupError, BackupFile, Begun, Draft, Written},
+        installed, place,
     },
 };
 use pop_store::{
@@ -26,6 +28,7 @@ use pop_store::{
     table::{self, BODY, LEASE, LOG, META},
 };
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 const NOW: i64 = 1_700_000_000_000;
 const FROM: &str = "folder";
@@ -62,6 +65,15 @@ async fn rows(store: &Arc<dyn Store>) -> Digest {
         .unwrap()
 }
 
+async fn open(to: &Path, at: &SnapshotRef) -> Result<(Draft, Begun), BackupError> {
+    Draft::open(to, at, &table::KEYSPACES, &Limiter::none()).await
+}
+
+async fn finish(draft: Draft) -> Result<BackupFile, BackupError> {
+    let written = draft.written(FROM)?;
+    written.finish(&Limiter::none(), |_| {}).await
+}
+
 /// Where a backup is made, and what of.
 struct Place {
     _folder: TempDir,
@@ -94,7 +106,7 @@ impl Place {
     /// Opens the draft and copies what is missing in it.
     async fn write(&self) -> (Draft, Begun, Result<(), RestoreError>) {
         let source = self.source().await;
-        let (draft, begun) = Draft::open(&self.to, source.at(), &table::KEYSPACES).unwrap();
+        let (draft, begun) = open(&self.to, source.at()).await.unwrap();
         let mut target = Target::new(Arc::new(draft.clone()));
         if let Begun::Behind(resume) = &begun {
             target = target.resuming(resume.clone());
@@ -109,14 +121,14 @@ impl Place {
     async fn made(&self) -> BackupFile {
         let (draft, _, written) = self.write().await;
         written.unwrap();
-        draft.finish(FROM, |_| {}).unwrap()
+        finish(draft).await.unwrap()
     }
 }
 
 /// A store that got the content of a backup.
 async fn restored(path: &Path, over: &Arc<dyn Store>) -> Result<(), RestoreError> {
     let file = BackupFile::open(path).unwrap();
-    let totals = file.verify(|_| {}).unwrap();
+    let totals = file.verify(&Limiter::none(), |_| {}).await.unwrap();
     let seal = installed(over).await.unwrap();
     let source = Source::of_backup(&file, totals, seal.as_ref())
         .await
@@ -201,7 +213,7 @@ async fn who_watches_hears_of_a_copy_that_does_not_move_too() {
     let mut heard = 0;
     let options = options();
     let copied = copy(&source, target, &options, |_| heard += 1);
-    let waited = tokio::time::timeout(std::time::Duration::from_secs(9), copied).await;
+    let waited = tokio::time::timeout(Duration::from_secs(9), copied).await;
     assert!(waited.is_err());
     assert!(heard >= 9, "{heard}");
 }
@@ -231,11 +243,79 @@ async fn a_backup_that_was_cut_anywhere_goes_on_and_ends_the_same() {
         written.unwrap();
         behind += u32::from(matches!(begun, Begun::Behind(_)));
         assert_eq!(begun == Begun::Whole, part == 40, "{part}: {begun:?}");
-        draft.finish(FROM, |_| {}).unwrap();
+        finish(draft).await.unwrap();
         assert!(fs::read(&place.to).unwrap() == bytes, "cut at {cut}");
         fs::remove_file(&place.to).unwrap();
     }
     assert!(behind > 20, "most of them went on: {behind}");
+}
+
+// Mutants: `verify`, `look` or `digest_within` without its limit, one of each.
+#[tokio::test(start_paused = true)]
+async fn whatever_is_read_again_is_read_no_faster_than_the_limit() {
+    const RATE: u64 = 1 << 20;
+    let place = Place::new(300).await;
+    let (draft, _, written) = place.write().await;
+    written.unwrap();
+    drop(draft);
+    let length = fs::metadata(place.draft()).unwrap().len();
+    let seconds = |bytes: u64| Duration::from_millis(bytes * 1_000 / RATE);
+    // All is paid for but what passed last.
+    let is_paid = |bytes: u64, since: Instant, what: &str| {
+        let (took, last) = (since.elapsed(), 1 << 20);
+        // Timers count whole milliseconds.
+        let paid = seconds(bytes - last)..=seconds(bytes) + Duration::from_millis(5);
+        assert!(paid.contains(&took), "{what}: {took:?} and not {paid:?}");
+    };
+    let at = place.source().await.at().clone();
+    let (limiter, since) = (Limiter::new(RATE), Instant::now());
+    let draft = Draft::open(&place.to, &at, &table::KEYSPACES, &limiter).await;
+    let (draft, begun) = draft.unwrap();
+    assert_eq!(begun, Begun::Whole);
+    is_paid(length, since, "the draft");
+    let (limiter, since) = (Limiter::new(RATE), Instant::now());
+    let written = draft.written(FROM).unwrap();
+    let file = written.finish(&limiter, |_| {}).await.unwrap();
+    is_paid(length, since, "the backup");
+    let (limiter, since) = (Limiter::new(RATE), Instant::now());
+    let totals = place::totals(place.store.as_ref(), &limiter).await.unwrap();
+    assert_eq!(totals.sum(), file.digest().0);
+    is_paid(totals.bytes(), since, "the store");
+}
+
+// Catches: what is written asks its source again; a draft of another source, or one that is
+// not whole, for what was written; damage that every later command finds again.
+#[tokio::test]
+async fn what_is_written_needs_its_source_no_more_unless_it_is_damaged() {
+    let place = Place::new(300).await;
+    let left = |from: &str| Written::left(&place.to, from);
+    let (draft, _, written) = place.write().await;
+    written.unwrap();
+    // Whole, and nobody says where it is from.
+    assert!(left(FROM).unwrap().is_none());
+    let written = draft.written(FROM).unwrap();
+    assert!(matches!(left(FROM), Err(BackupError::InUse(_))));
+    drop(written);
+    assert!(left("another").unwrap().is_none());
+    let bytes = fs::read(place.draft()).unwrap();
+    fs::write(place.draft(), &bytes[..bytes.len() - 1]).unwrap();
+    assert!(left(FROM).unwrap().is_none());
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 1;
+    fs::write(place.draft(), &damaged).unwrap();
+    let found = left(FROM).unwrap().unwrap();
+    let read = found.finish(&Limiter::none(), |_| {}).await;
+    assert!(matches!(read, Err(BackupError::Damaged { .. })), "{read:?}");
+    assert!(left(FROM).unwrap().is_none());
+    // As a command that goes on behind what is whole.
+    let (draft, begun, written) = place.write().await;
+    assert!(matches!(begun, Begun::Behind(_)), "{begun:?}");
+    written.unwrap();
+    drop(draft.written(FROM).unwrap());
+    let found = left(FROM).unwrap().unwrap();
+    let file = found.finish(&Limiter::none(), |_| {}).await.unwrap();
+    assert!(file.is_untold(FROM) && left(FROM).unwrap().is_none());
+    assert!(fs::read(&place.to).unwrap() == bytes);
 }
 
 #[tokio::test]
@@ -251,7 +331,7 @@ async fn a_draft_of_what_changed_since_is_begun_anew() {
     let (draft, begun, written) = place.write().await;
     assert_eq!(begun, Begun::Instead);
     written.unwrap();
-    let file = draft.finish(FROM, |_| {}).unwrap();
+    let file = finish(draft).await.unwrap();
     assert_eq!(file.digest().0, rows(&place.store).await.sum());
 }
 
@@ -277,7 +357,7 @@ async fn a_source_with_other_rows_under_the_same_name_refuses_to_go_on() {
     copy(&place.source().await, target, &options(), |_| {})
         .await
         .unwrap();
-    let file = draft.finish(FROM, |_| {}).unwrap();
+    let file = finish(draft).await.unwrap();
     assert_eq!(file.digest().0, rows(&place.store).await.sum());
 }
 
@@ -290,26 +370,27 @@ async fn a_backup_with_any_byte_changed_or_cut_off_is_refused() {
     place.store.write(batch, Durability::Synced).await.unwrap();
     place.made().await;
     let bytes = fs::read(&place.to).unwrap();
-    let refused = |bytes: &[u8]| {
+    let refused = async |bytes: &[u8]| {
         fs::write(&place.to, bytes).unwrap();
-        let read = BackupFile::open(&place.to).and_then(|file| file.verify(|_| {}));
-        assert!(read.is_err());
-        read.unwrap_err()
+        match BackupFile::open(&place.to) {
+            Ok(file) => file.verify(&Limiter::none(), |_| {}).await.unwrap_err(),
+            Err(error) => error,
+        }
     };
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x40;
-        refused(&damaged);
-        let cut = refused(&bytes[..at]);
+        refused(&damaged).await;
+        let cut = refused(&bytes[..at]).await;
         let expected = matches!(cut, BackupError::NotABackup(_) | BackupError::Cut { .. });
         assert!(expected, "cut at {at}: {cut}");
     }
     let more = [bytes.as_slice(), b"more"].concat();
-    assert!(matches!(refused(&more), BackupError::Damaged { .. }));
+    assert!(matches!(refused(&more).await, BackupError::Damaged { .. }));
     let mut later = bytes.clone();
     later[7] = 2;
     assert!(matches!(
-        refused(&later),
+        refused(&later).await,
         BackupError::Version { found: 2, .. }
     ));
 }
@@ -319,11 +400,11 @@ async fn a_name_that_is_taken_and_a_draft_that_is_being_written_are_left_alone()
     let place = Place::new(1).await;
     let (draft, _, written) = place.write().await;
     written.unwrap();
-    let other = Draft::open(&place.to, place.source().await.at(), &table::KEYSPACES);
+    let other = open(&place.to, place.source().await.at()).await;
     assert!(matches!(other, Err(BackupError::InUse(_))));
     fs::write(&place.to, "mine").unwrap();
     assert!(matches!(
-        draft.finish(FROM, |_| {}),
+        finish(draft).await,
         Err(BackupError::Exists { .. })
     ));
     assert_eq!(fs::read(&place.to).unwrap(), b"mine");

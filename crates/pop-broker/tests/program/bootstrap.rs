@@ -317,7 +317,8 @@ async fn a_folder_that_is_taken_back_can_not_be_overwritten_by_the_one_that_had_
 }
 
 /// A copy of what was handed over is stale, and does not pass for the owner's.
-/// Catches: a backup of it that nobody is warned of; a copy of the epoch of the new owner.
+/// Catches: a backup of it that nobody is warned of; a copy of the epoch of the new owner; a
+/// refusal that does not name the folder.
 #[tokio::test]
 async fn a_folder_that_was_handed_over_is_copied_only_when_told() {
     let bench = Bench::new();
@@ -333,7 +334,9 @@ async fn a_folder_that_was_handed_over_is_copied_only_when_told() {
     let backup = ["backup", "--from", &data, "--to", file];
     let migrate = ["migrate", "--from", &data, "--to", &copy];
     for command in [&backup, &migrate] {
-        refused(&run(command), 10, "--not-owned");
+        let output = run(command);
+        refused(&output, 10, "--not-owned");
+        refused(&output, 10, &data);
         done(&run(&[&command[..], &["--not-owned"]].concat()));
     }
     let stale = serve_data(&bench, "copy");
@@ -537,6 +540,8 @@ async fn both_sides_are_known_by_their_certificates() {
     let unknown = show(&other_certificate, &other_key);
     let ca = |ca| ["--tls-ca", ca];
     refused(&bootstrap(&tls, &to, &[]), 2, "--tls-ca FILE");
+    let nameless = bootstrap("tls://no_name-:1", &to, &ca(&server_ca));
+    refused(&nameless, 2, "no certificate can be of it");
     refused(&bootstrap(&url(&broker), &to, &[]), 8, "does not answer");
     refused(
         &bootstrap(&tls, &to, &[&ca(&other_ca)[..], &known].concat()),
@@ -574,7 +579,7 @@ fn command(url: &str, to: &str, flags: &[&str]) -> Command {
     command
 }
 
-fn shown(broker: &Process, field: &str) -> u64 {
+pub(crate) fn shown(broker: &Process, field: &str) -> u64 {
     let shown = ask(broker, &["data", "show", "--json"]);
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     shown[field].as_u64().unwrap()

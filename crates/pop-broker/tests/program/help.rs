@@ -65,6 +65,19 @@ fn commands_of_several_parts_show_examples() {
     }
 }
 
+// Catches: a code that scripts know and no help tells of; what decides what is logged.
+#[test]
+fn commands_that_move_data_tell_their_exit_codes_and_how_to_see_more() {
+    for command in ["backup", "restore", "migrate", "bootstrap", "handover"] {
+        let text = help(&[command]);
+        let (_, codes) = text.split_once("\nExit codes:\n").unwrap();
+        let codes = codes.lines().filter_map(|it| it.split_whitespace().next());
+        let codes: Vec<_> = codes.filter_map(|it| it.parse::<u8>().ok()).collect();
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 130], "{command}");
+        assert!(text.contains("\n  POP_LOG  "), "{command}: {text}");
+    }
+}
+
 #[test]
 fn every_setting_has_an_environment_variable_and_a_default() {
     let text = help(&["serve"]);

@@ -39,6 +39,8 @@ mod full;
 mod help;
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 mod keep;
+#[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
+mod lost;
 mod refuse;
 #[cfg(any(feature = "fjall", feature = "rocksdb", feature = "sled"))]
 mod resume;

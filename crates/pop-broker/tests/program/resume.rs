@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    bench::{BINARY, Bench, DURABLE, END_MAX, ask, client, run},
-    bootstrap::{source, to, url},
+    bench::{BINARY, Bench, DURABLE, END_MAX, ask, client, run, until},
+    bootstrap::{shown, source, to, url},
     process::Process,
 };
 
@@ -17,9 +17,13 @@ const GOES_ON: &str = "was cut: going on behind its first";
 
 /// Sends what takes a while to be moved.
 async fn fill(broker: &Process) {
+    send(broker, MESSAGES).await;
+}
+
+async fn send(broker: &Process, messages: usize) {
     let mut producer = client(broker, "orders", "billing").await;
     let body = "x".repeat(BODY_BYTES);
-    for number in 0..MESSAGES {
+    for number in 0..messages {
         producer.send(&number.to_string(), &body).await.unwrap();
     }
 }
@@ -29,8 +33,8 @@ async fn stop(mut broker: Process) {
     broker.end(END_MAX).await.unwrap();
 }
 
-/// Begins a command, and kills it when it says for the first time how far it is: after 5 s,
-/// with two points of 4 MiB behind it.
+/// Begins a command, and kills it when it says for the first time how much it moved: after 5 s
+/// of that, with two points of 4 MiB behind it. A restore reads its backup first.
 fn kill_in_the_middle(arguments: &[&str]) {
     let mut child = Command::new(BINARY)
         .args(arguments)
@@ -40,7 +44,9 @@ fn kill_in_the_middle(arguments: &[&str]) {
         .spawn()
         .unwrap();
     let said = BufReader::new(child.stderr.take().unwrap());
-    let line = said.lines().next().unwrap().unwrap();
+    let mut lines = said.lines().map(|it| it.unwrap());
+    let line = lines.find(|it| !it.contains("reading the backup"));
+    let line = line.unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     // Of a folder or a broker sled can't say how much it is.
@@ -133,4 +139,38 @@ async fn a_copy_that_was_killed_goes_on_as_long_as_its_snapshot_is_kept() {
         assert_eq!(topics.contains("later"), has_it, "{topics}");
         stop(copy).await;
     }
+}
+
+/// Its reading takes six seconds, in which it is killed.
+/// Catches: a broker that keeps its snapshot until the file was read again; a reading that no
+/// rate holds for; one that has to ask the broker again.
+#[tokio::test]
+async fn a_broker_is_let_go_of_before_its_backup_is_read_again() {
+    let bench = Bench::new();
+    let broker = source(&bench, &[]);
+    send(&broker, 4).await;
+    let (from, file) = (url(&broker), bench.path("a.backup"));
+    let backup = ["backup", "--from", &from, "--to", file.to_str().unwrap()];
+    let mut child = Command::new(BINARY)
+        .args(backup)
+        .args(["--rate", "512K"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let written = bench.path("a.backup.toml.partial");
+    until(|| written.exists()).await;
+    until(|| shown(&broker, "snapshots") == 0).await;
+    assert!(
+        !file.exists(),
+        "it was read before the broker was let go of"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+    stop(broker).await;
+    let output = run(&backup);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cut when all was written"), "{said}");
+    assert!(file.exists() && !written.exists());
 }

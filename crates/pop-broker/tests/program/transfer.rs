@@ -77,7 +77,7 @@ async fn a_backup_comes_back_in_a_folder_that_a_broker_serves() {
     let told = done(&["backup", "--from", &bench.data(), "--to", &file]);
     assert!(told.contains("digest"), "{told}");
     let manifest = fs::read_to_string(path(&bench, "a.backup.toml")).unwrap();
-    let checked = done(&["restore", "--from", &file, "--check"]);
+    let checked = done(&["restore", "--from", &file, "--check", "--rate", "1G"]);
     // The manifest says where it was taken from, too, which the backup does not know.
     assert!(manifest.starts_with(checked.trim_end()), "{manifest}");
     assert!(manifest.contains(&bench.data()), "{manifest}");
@@ -138,8 +138,9 @@ async fn a_backup_that_was_killed_when_it_was_done_is_told_of_once() {
 }
 
 /// In a folder each command makes a backup of its own moment, and what was left gets its
-/// manifest.
-/// Catches: an old backup for the one that is due.
+/// name and its manifest.
+/// Catches: an old backup for the one that is due; one that is not read again and has no name
+/// for ever; damage of another one that ends this one.
 #[tokio::test]
 async fn in_a_folder_a_backup_that_was_killed_is_no_other_ones() {
     let bench = left().await;
@@ -162,10 +163,30 @@ async fn in_a_folder_a_backup_that_was_killed_is_no_other_ones() {
     stop(broker).await;
     let second = file(&done(&backup));
     assert_ne!(second, named);
-    for file in [named, second] {
+    // One that was killed when all of it was written, and one whose disk lost some of that; the
+    // next one may be of the same second.
+    let late = format!("{second}-2");
+    fs::rename(&second, &late).unwrap();
+    fs::rename(format!("{second}.toml"), format!("{late}.toml")).unwrap();
+    for file in [&named, &late] {
+        untell(file);
+        fs::rename(file, format!("{file}.partial")).unwrap();
+    }
+    let draft = format!("{named}.partial");
+    let mut bytes = fs::read(&draft).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&draft, bytes).unwrap();
+    let broker = bench.serve_folder();
+    ask(&broker, &["topic", "create", "still-later"]);
+    stop(broker).await;
+    let third = file(&done(&backup));
+    for file in [late, third] {
+        assert!(Path::new(&file).exists(), "{file}");
         assert!(Path::new(&format!("{file}.toml")).exists(), "{file}");
     }
-    assert_eq!(fs::read_dir(folder).unwrap().count(), 4);
+    assert!(Path::new(&draft).exists() && !Path::new(&named).exists());
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 5);
 }
 
 /// P8. Catches: data that are replaced without being asked; the same content for other data.
@@ -192,7 +213,8 @@ async fn data_are_replaced_only_when_that_was_said() {
 
 /// Catches, each alone: a backup in its own source; a folder that is made for a command that
 /// fails; a missing folder, a backup, a store or the same folder that is not known for what it
-/// is; other files that are written beside; a damaged backup that is taken.
+/// is; other files that are written beside; a damaged backup that is taken; a flag that means
+/// nothing there; a receipt that is none, as if the folder waited for another.
 #[tokio::test]
 async fn what_can_not_be_is_refused_and_nothing_is_made() {
     let bench = left().await;
@@ -207,6 +229,16 @@ async fn what_can_not_be_is_refused_and_nothing_is_made() {
         &["backup", "--from", &new, "--to", &file],
         2,
         "is not there",
+    );
+    for command in ["backup", "migrate"] {
+        let broker = ["--from", "tcp://127.0.0.1:1", "--to", &file, "--not-owned"];
+        refused(&[&[command][..], &broker].concat(), 2, "is of a folder");
+    }
+    let receipt = ["--to", &data, "--receipt", "0123"];
+    refused(
+        &[&["handover", "finish"], &receipt[..]].concat(),
+        2,
+        "32 hexadecimal",
     );
     let nowhere = path(&bench, "new/a.backup");
     refused(

@@ -6,9 +6,7 @@ use std::{
 };
 
 use kv_restore::SnapshotId;
-use pop_broker::transfer::file::{BackupError, BackupFile, Draft, PARTIAL};
-
-use crate::cli::{Failure, complain};
+use pop_broker::transfer::file::{BackupError, BackupFile, Draft, PARTIAL, Written};
 
 /// The backup `to`, if a command that was the same made it and was killed before it said so.
 ///
@@ -33,19 +31,20 @@ pub(super) fn all(to: &Path, from: &str) -> Result<Vec<(PathBuf, SnapshotId)>, B
     Ok(all)
 }
 
-/// In a folder: makes known what is whole and was not, so that it looks like any other.
-pub(super) fn tell_of_others(to: &Path, from: &str) -> Result<(), Failure> {
+/// In a folder: the others that are whole, which nobody was told of, and those that are written
+/// and were not read again.
+pub(super) fn others(
+    to: &Path,
+    from: &str,
+) -> Result<(Vec<BackupFile>, Vec<Written>), BackupError> {
     if !to.is_dir() {
-        return Ok(());
+        return Ok(Default::default());
     }
-    for file in names(to)?.iter().filter_map(|it| untold(it, from)) {
-        let path = file.path().display();
-        complain(&format!(
-            "{path} is whole, too: an earlier command was cut when it was done"
-        ));
-        file.told(from)?;
-    }
-    Ok(())
+    let names = names(to)?;
+    let whole = names.iter().filter_map(|it| untold(it, from)).collect();
+    // What another command reads it will tell of itself.
+    let written = names.iter().filter_map(|it| Written::left(it, from).ok()?);
+    Ok((whole, written.collect()))
 }
 
 /// The name itself, or the names of what was begun in a folder.
@@ -65,5 +64,8 @@ fn names(to: &Path) -> Result<Vec<PathBuf>, BackupError> {
         let begun = begun.map(|it| it.strip_suffix(".toml").unwrap_or(it));
         names.extend(begun.map(PathBuf::from));
     }
+    // A draft of which all is written has two such files.
+    names.sort_unstable();
+    names.dedup();
     Ok(names)
 }

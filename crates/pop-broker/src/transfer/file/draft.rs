@@ -4,6 +4,7 @@
 //! checksums, and the next one goes on behind it, if the source still has that snapshot.
 
 use std::{
+    any::Any,
     fs::{File, OpenOptions, TryLockError},
     io::{self, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
-use kv_restore::{Position, Resume, SnapshotRef};
+use kv_restore::{Limiter, Position, Resume, SnapshotRef};
 use parking_lot::Mutex;
 use pop_store::{
     Capabilities, Durability, Entry, Error, ErrorKind, Keyspace, Result, Scan, Snapshot, Staging,
@@ -51,6 +52,18 @@ pub enum Begun {
 #[derive(Clone, Debug)]
 pub struct Draft(Arc<Inner>);
 
+/// A backup of which all is written, to be read again before it gets its name: its source is
+/// not needed any more.
+#[derive(Debug)]
+pub struct Written {
+    to: PathBuf,
+    partial: PathBuf,
+    disk: Arc<dyn Disk>,
+    file: BackupFile,
+    // Its lock.
+    _lock: Arc<dyn Any + Send + Sync>,
+}
+
 #[derive(Debug)]
 struct Inner {
     to: PathBuf,
@@ -85,31 +98,37 @@ impl Draft {
     }
 
     /// Begins a backup of a snapshot of these keyspaces that will be called `to`, or goes on
-    /// with its draft.
+    /// with its draft, which is read no faster than the limit.
     ///
     /// # Errors
     ///
     /// If the file can't be written, or another process writes it.
-    pub fn open(
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves the draft that is there.
+    pub async fn open(
         to: &Path,
         at: &SnapshotRef,
         keyspaces: &[Keyspace],
+        limiter: &Limiter,
     ) -> Result<(Self, Begun), BackupError> {
-        Self::open_on(Arc::new(Files), to, at, keyspaces)
+        Self::open_on(Arc::new(Files), to, at, keyspaces, limiter).await
     }
 
-    fn open_on(
+    async fn open_on(
         disk: Arc<dyn Disk>,
         to: &Path,
         at: &SnapshotRef,
         keyspaces: &[Keyspace],
+        limiter: &Limiter,
     ) -> Result<(Self, Begun), BackupError> {
         let path = partial(to);
         let mut file = claim(&path)?;
         let failed = || BackupError::io(&path, "written");
         let was_empty = file.metadata().map_err(failed())?.len() == 0;
         let again = file.try_clone().map_err(failed())?;
-        let (tally, begun) = match Found::look(&path, again, at) {
+        let (tally, begun) = match Found::look(&path, again, at, limiter).await {
             Some(found) => {
                 file.set_len(found.whole_to).map_err(failed())?;
                 file.seek(SeekFrom::Start(found.whole_to))
@@ -157,13 +176,13 @@ impl Draft {
         Ok(())
     }
 
-    /// Reads all of it again, and gives it its name. `from` is where it was asked for; once
-    /// somebody was told that it is there, [`BackupFile::told`] says so.
+    /// Says, synced, that all of it is here and where it was asked for, `from`: from then on
+    /// [`Written::left`] finds it without its source.
     ///
     /// # Errors
     ///
-    /// If what is read is not what was written, or something has that name.
-    pub fn finish(self, from: &str, seen: impl FnMut(Totals)) -> Result<BackupFile, BackupError> {
+    /// If it is not whole or can't be written, or something has that name.
+    pub fn written(self, from: &str) -> Result<Written, BackupError> {
         let Inner {
             to, partial, disk, ..
         } = &*self.0;
@@ -171,12 +190,75 @@ impl Draft {
         let synced = disk.sync(partial, &self.0.state.lock().file);
         synced.map_err(BackupError::io(partial, "written"))?;
         let file = BackupFile::open(partial)?;
-        file.verify(seen)?;
         if to.exists() {
             return Err(BackupError::exists(to));
         }
         // First, so that a backup that has its name has its manifest.
         Manifest::of(&file).write(to, from, disk.as_ref())?;
+        Ok(Written {
+            to: to.clone(),
+            partial: partial.clone(),
+            disk: Arc::clone(disk),
+            file,
+            _lock: self.0,
+        })
+    }
+}
+
+impl Written {
+    /// What a command with the same source and the same name had written, and not yet read
+    /// again, when it was cut off.
+    ///
+    /// # Errors
+    ///
+    /// If another process reads it.
+    pub fn left(to: &Path, from: &str) -> Result<Option<Self>, BackupError> {
+        let partial = partial(to);
+        let is_left = |file: &BackupFile| Manifest::of(file).is_left(to, from);
+        let Some(file) = BackupFile::open(&partial).ok().filter(is_left) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            to: to.to_owned(),
+            _lock: Arc::new(claim(&partial)?),
+            partial,
+            disk: Arc::new(Files),
+            file,
+        }))
+    }
+
+    /// What it has.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.file.digest().1
+    }
+
+    /// Reads all of it again, no faster than the limit, and gives it its name; once somebody
+    /// was told that it is there, [`BackupFile::told`] says so.
+    ///
+    /// # Errors
+    ///
+    /// If what is read is not what was written, or something has that name.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it is what [`left`](Self::left) finds.
+    pub async fn finish(
+        self,
+        limiter: &Limiter,
+        seen: impl FnMut(Totals),
+    ) -> Result<BackupFile, BackupError> {
+        let Self {
+            to, partial, disk, ..
+        } = &self;
+        if let Err(error) = self.file.verify(limiter, seen).await {
+            // The next command is to ask its source again, and not to find the same damage.
+            Manifest::forget(to);
+            return Err(error);
+        }
+        if to.exists() {
+            return Err(BackupError::exists(to));
+        }
         let failed = || BackupError::io(to, "named");
         disk.rename(partial, to).map_err(failed())?;
         disk.sync_folder_of(to).map_err(failed())?;
@@ -216,7 +298,7 @@ struct Found {
 }
 
 impl Found {
-    fn look(path: &Path, file: File, at: &SnapshotRef) -> Option<Self> {
+    async fn look(path: &Path, file: File, at: &SnapshotRef, limiter: &Limiter) -> Option<Self> {
         let records = Records::of(path, file).ok()?;
         let (found, keyspaces, begin) = records.begin().ok()?;
         // The moment may differ: it is that of the draft, the content is the same.
@@ -226,7 +308,13 @@ impl Found {
             tally: Tally::new(&keyspaces),
             is_whole: false,
         };
-        while same && !whole.is_whole && whole.take(&records).is_some() {}
+        while same && !whole.is_whole {
+            let begin = whole.whole_to;
+            if whole.take(&records).is_none() {
+                break;
+            }
+            limiter.acquire(whole.whole_to - begin).await;
+        }
         same.then_some(whole)
     }
 

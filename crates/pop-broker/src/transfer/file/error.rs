@@ -9,7 +9,6 @@ use super::{super::Manifest, BackupFile};
 
 /// A backup that can't be read or written.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum BackupError {
     /// It is something else.
     #[error("{} is no backup of a broker", .0.display())]
@@ -31,7 +30,7 @@ pub enum BackupError {
         what: String,
     },
     /// It ends before its end.
-    #[error("{} is not whole: it breaks off at byte {at}; take another copy of it", .path.display())]
+    #[error("{} is not whole: it breaks off at byte {at}", .path.display())]
     Cut {
         /// The file.
         path: PathBuf,
@@ -39,7 +38,7 @@ pub enum BackupError {
         at: u64,
     },
     /// It is not what was written.
-    #[error("{} is damaged at byte {at}: {what}; take another copy of it", .path.display())]
+    #[error("{} is damaged at byte {at}: {what}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -89,7 +88,7 @@ impl BackupError {
                 )
             }
             Err(Self::NotABackup(_)) => "something else than a backup; ".into(),
-            Err(error) => format!("{error}; or "),
+            Err(error) => format!("{error}; "),
         };
         let path = path.to_owned();
         Self::Exists { path, what }

@@ -7,7 +7,7 @@
 use std::{env, fs, path::PathBuf};
 
 use data_encoding::HEXLOWER;
-use kv_restore::{Epoch, SnapshotId, SnapshotRef};
+use kv_restore::{Epoch, Limiter, SnapshotId, SnapshotRef};
 use pop_store::{
     Entry, Keyspace, Scan, Staging, Store,
     table::{KEYSPACES, LOG, META},
@@ -59,13 +59,16 @@ fn lines(mut file: &[u8]) -> String {
 async fn written() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("small");
-    let (draft, _) = Draft::open(&to, &at(), &KEYSPACES).unwrap();
+    let unlimited = Limiter::none();
+    let draft = Draft::open(&to, &at(), &KEYSPACES, &unlimited).await;
+    let (draft, _) = draft.unwrap();
     let mut staging: Box<dyn Staging> = Box::new(draft.clone());
     for (keyspace, rows) in rows() {
         staging.load(keyspace, rows).await.unwrap();
     }
     staging.publish().await.unwrap();
-    draft.finish("fjall:/data", |_| {}).unwrap();
+    let written = draft.written("fjall:/data").unwrap();
+    written.finish(&unlimited, |_| {}).await.unwrap();
     fs::read(to).unwrap()
 }
 
@@ -96,7 +99,7 @@ async fn backups_keep_their_bytes() {
     fs::write(&path, bytes).unwrap();
     let file = BackupFile::open(&path).unwrap();
     assert_eq!((file.at(), file.meta()), (&at(), &meta()));
-    file.verify(|_| {}).unwrap();
+    file.verify(&Limiter::none(), |_| {}).await.unwrap();
     let snapshot = file.snapshot().await.unwrap();
     for (keyspace, rows) in rows() {
         assert_eq!(snapshot.scan(keyspace, Scan::all()).await.unwrap(), rows);

@@ -13,6 +13,6 @@ mod snapshot;
 #[cfg(test)]
 mod golden;
 
-pub use draft::{Begun, Draft, PARTIAL};
+pub use draft::{Begun, Draft, PARTIAL, Written};
 pub use error::BackupError;
 pub use reader::{BackupFile, Totals};

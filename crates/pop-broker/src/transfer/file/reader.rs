@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use kv_restore::{Digest, SnapshotRef};
+use kv_restore::{Digest, Limiter, SnapshotRef};
 use pop_store::{Entry, Keyspace};
 
 use super::{BackupError, bytes::Records, record};
@@ -32,6 +32,8 @@ pub(super) struct Block {
     pub(super) keyspace: u16,
     pub(super) first: Bytes,
     pub(super) at: u64,
+    // Where the next record begins.
+    next: u64,
 }
 
 /// What all rows add up to, as the last record says.
@@ -116,6 +118,7 @@ impl BackupFile {
                         keyspace,
                         first,
                         at: place,
+                        next: front.next,
                     });
                     place = front.next;
                 }
@@ -173,15 +176,24 @@ impl BackupFile {
         self.0.keyspaces.iter().copied().zip(each)
     }
 
-    /// Reads every row and compares them with what the last record says. `seen` is told how
-    /// many rows and bytes of them were read.
+    /// Reads every row, no faster than the limit, and compares them with what the last record
+    /// says. `seen` is told how many rows and bytes of them were read.
     ///
     /// # Errors
     ///
     /// The first damage.
-    pub fn verify(&self, mut seen: impl FnMut(Totals)) -> Result<Digest, BackupError> {
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    pub async fn verify(
+        &self,
+        limiter: &Limiter,
+        mut seen: impl FnMut(Totals),
+    ) -> Result<Digest, BackupError> {
         let mut tally = Tally::new(&self.0.keyspaces);
         for block in &self.0.blocks {
+            limiter.acquire(block.next - block.at).await;
             let (keyspace, rows) = self.0.rows(block)?;
             if !tally.add(keyspace, &rows) {
                 return Err(self

@@ -79,14 +79,16 @@ impl Place {
         }
     }
 
-    fn draft(&self) -> (Draft, Begun) {
+    async fn draft(&self) -> (Draft, Begun) {
         let at = snapshot_ref(SnapshotId(7), Epoch(0), &SpaceMeta::copy("memory", 0));
-        Draft::open_on(Arc::clone(&self.disk) as _, &self.to, &at, &KEYSPACES).unwrap()
+        let (disk, limiter) = (Arc::clone(&self.disk) as _, Limiter::none());
+        let draft = Draft::open_on(disk, &self.to, &at, &KEYSPACES, &limiter);
+        draft.await.unwrap()
     }
 
     /// All rows are written, as a session does it.
     async fn write(&self) -> Result<Draft> {
-        let (draft, _) = self.draft();
+        let (draft, _) = self.draft().await;
         let mut staging = Box::new(draft.clone());
         let row = Entry {
             key: "key".into(),
@@ -96,6 +98,11 @@ impl Place {
         staging.publish().await?;
         Ok(draft)
     }
+}
+
+async fn finish(draft: Draft) -> std::result::Result<BackupFile, BackupError> {
+    let written = draft.written(FROM)?;
+    written.finish(&Limiter::none(), |_| {}).await
 }
 
 const ALL: Named = Named {
@@ -111,16 +118,16 @@ async fn what_has_the_name_of_a_backup_survives_a_power_cut() {
     let place = Place::new();
     let draft = place.write().await.unwrap();
     assert!(place.disk.is_durable(&partial(&place.to)));
-    draft.finish(FROM, |_| {}).unwrap();
+    finish(draft).await.unwrap();
     assert_eq!(*place.disk.named.lock(), [ALL]);
 
     let mut place = Place::new();
     drop(place.write().await.unwrap());
     // Who wrote it was killed, and nothing says that it had synced.
     place.disk = Arc::default();
-    let (draft, begun) = place.draft();
+    let (draft, begun) = place.draft().await;
     assert_eq!(begun, Begun::Whole);
-    draft.finish(FROM, |_| {}).unwrap();
+    finish(draft).await.unwrap();
     assert_eq!(*place.disk.named.lock(), [ALL]);
 }
 
@@ -132,13 +139,13 @@ async fn what_can_not_be_synced_gets_no_name_and_is_gone_on_with() {
         let place = Place::new();
         *place.disk.fails_after.lock() = Some(syncs);
         let failed = match place.write().await {
-            Ok(draft) => draft.finish(FROM, |_| {}).is_err(),
+            Ok(draft) => finish(draft).await.is_err(),
             Err(error) => error.kind() == ErrorKind::NoSpace,
         };
         assert!(failed && !place.to.exists(), "after {syncs}");
-        let (draft, begun) = place.draft();
+        let (draft, begun) = place.draft().await;
         assert_eq!(begun, Begun::Whole);
-        draft.finish(FROM, |_| {}).unwrap();
+        finish(draft).await.unwrap();
         assert_eq!(*place.disk.named.lock(), [ALL], "after {syncs}");
     }
 }
