@@ -31,7 +31,7 @@ fn who_fetches_data_goes_behind_clients() {
         .iter()
         .filter(|it| it.name == "tokio-rt-worker")
         .collect();
-    assert!(!clients.is_empty() && clients.iter().all(|it| it.niceness == 0));
+    assert!(!clients.is_empty() && clients.iter().all(|it| it.niceness < 10));
     drop(broker);
 }
 

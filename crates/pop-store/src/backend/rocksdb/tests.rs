@@ -208,7 +208,7 @@ async fn what_reads_a_snapshot_and_what_makes_its_files_goes_behind_others() {
         let stat = fs::read_to_string(thread.join("stat")).ok()?;
         let (_, behind_name) = stat.rsplit_once(") ")?;
         let niceness: i32 = behind_name.split(' ').nth(16)?.parse().ok()?;
-        (niceness > 0).then(|| name.trim_end().to_owned())
+        (niceness == 10).then(|| name.trim_end().to_owned())
     });
     let lowered: Vec<_> = lowered.collect();
     for name in ["store-snapshot", "store-loader"] {
