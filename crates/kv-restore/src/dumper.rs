@@ -76,7 +76,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// How many sessions fetch it now.
+    /// How many sessions fetch it now, or have fetched it and did not say the outcome yet.
     #[must_use]
     pub fn fetching(&self) -> usize {
         let state = self.dumper.0.state.lock();

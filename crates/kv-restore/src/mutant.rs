@@ -79,7 +79,7 @@ mutants! {
     NoLocalDeadline,
     /// Nothing bounds a peer that only says that it lives.
     NoRateMin,
-    /// Nothing bounds a receiver that only says that it lives.
+    /// Nothing bounds a receiver that only says that it lives, with all rows or without.
     NoTakenDeadline,
     /// A busy side says nothing.
     NoKeepAlive,

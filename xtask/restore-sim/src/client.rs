@@ -67,7 +67,7 @@ impl World {
             }
             Step::Crash => self.crash(),
             Step::SourceCrash(source) => self.crash_source(source),
-            Step::Leech(source) => self.leech_begins(source),
+            Step::Leech { source, takes } => self.leech_begins(source, takes),
             Step::Close => {
                 self.registry.close();
                 self.check_closed();

@@ -36,6 +36,8 @@ pub struct Dump {
     pub channel: usize,
     pub source: usize,
     pub over: bool,
+    /// How many chunks and ends it has sent.
+    sent: u64,
     /// It has no snapshot any more.
     pub released: bool,
     pub finished: Option<Result<Digest, ErrorKind>>,
@@ -116,6 +118,7 @@ impl World {
             channel,
             source,
             over: false,
+            sent: 0,
             released: false,
             finished: None,
             rows,
@@ -288,9 +291,12 @@ impl World {
     }
 
     fn dump_says(&mut self, n: usize, mut frame: Frame) {
-        let Some(dump) = self.dumps.get(n) else {
+        let Some(dump) = self.dumps.get_mut(n) else {
             return;
         };
+        if let Body::Chunk { seq, .. } | Body::End { seq, .. } = &frame.body {
+            dump.sent = dump.sent.max(*seq + 1);
+        }
         let (channel, bug) = (dump.channel, dump.bug);
         let mut closes = false;
         match (bug, &mut frame.body) {
@@ -352,8 +358,8 @@ impl World {
         }
     }
 
-    /// A receiver that no code of ours is: it lives, takes nothing, and does not go.
-    pub fn leech_begins(&mut self, source: usize) {
+    /// A receiver that no code of ours is: it lives and does not go.
+    pub fn leech_begins(&mut self, source: usize, takes: bool) {
         if !self.up.get(source).copied().unwrap_or(false) {
             return;
         }
@@ -370,24 +376,26 @@ impl World {
             chunk_bytes: 1,
         };
         self.dump_begins(channel, source, Frame { stream, body });
-        self.leech_lives(channel);
+        self.leech_lives(channel, takes);
     }
 
-    pub fn leech_lives(&mut self, channel: usize) {
+    pub fn leech_lives(&mut self, channel: usize, takes: bool) {
         let Some(n) = self.channels.get(channel).and_then(|it| it.dump) else {
             return;
         };
-        let Some(stream) = self.dumps.get(n).filter(|it| !it.over).map(Dump::stream) else {
+        let Some(dump) = self.dumps.get(n).filter(|it| !it.over) else {
             return;
         };
+        let (stream, sent) = (dump.stream(), dump.sent);
+        let (next, credit) = if takes { (sent, u64::MAX) } else { (0, 1) };
         let body = Body::Ack {
-            next: 0,
-            credit: 1,
+            next,
+            credit,
             limited: false,
         };
         self.dump_on(n, Did::Received(Frame { stream, body }));
         let repeat = self.plan.options.repeat_every;
-        self.after(repeat, Event::Leech(channel));
+        self.after(repeat, Event::Leech { channel, takes });
     }
 
     /// A source dies, with all that it was sending.

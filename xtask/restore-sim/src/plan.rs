@@ -81,8 +81,9 @@ pub enum Step {
     Crash,
     /// A source dies and comes back.
     SourceCrash(usize),
-    /// Somebody asks a source for a snapshot, says that he lives, and takes nothing of it.
-    Leech(usize),
+    /// Somebody asks a source for a snapshot, says that he lives, and takes nothing of it, or
+    /// all without ever saying what came of it.
+    Leech { source: usize, takes: bool },
     /// The restorer is closed, and another one is made.
     Close,
 }
@@ -165,6 +166,7 @@ fn options(random: &mut Random) -> Options {
     options.first_frame_within = Duration::from_secs(3);
     options.idle = Duration::from_secs(4);
     options.taken_within = Duration::from_secs(12);
+    options.outcome_within = Duration::from_secs(50);
     options.load_within = Duration::from_secs(8);
     options.hold_within = Duration::from_secs(15);
     options.commit_within = Duration::from_secs(20);
@@ -214,7 +216,10 @@ fn steps(random: &mut Random) -> Vec<(Duration, Step)> {
             14..16 => Step::Drop,
             16 => Step::Crash,
             17 | 18 => Step::SourceCrash(random.index(SOURCES)),
-            19 => Step::Leech(random.index(SOURCES)),
+            19 => Step::Leech {
+                source: random.index(SOURCES),
+                takes: random.chance(1, 2),
+            },
             _ => Step::Close,
         };
         steps.push((Duration::from_millis(now), step));

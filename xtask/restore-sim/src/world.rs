@@ -44,8 +44,11 @@ pub enum Event {
         answer: dump::Answer,
     },
     SourceBack(usize),
-    /// The next word of a receiver that takes nothing.
-    Leech(usize),
+    /// The next word of a receiver that does nothing else.
+    Leech {
+        channel: usize,
+        takes: bool,
+    },
 }
 
 pub struct World {
@@ -192,7 +195,7 @@ impl World {
             },
             Event::Task { task, op, answer } => self.task_answers(task, op, answer),
             Event::Dump { dump, op, answer } => self.dump_answers(dump, op, answer),
-            Event::Leech(channel) => self.leech_lives(channel),
+            Event::Leech { channel, takes } => self.leech_lives(channel, takes),
             Event::SourceBack(source) => {
                 if let Some(up) = self.up.get_mut(source) {
                     *up = true;

@@ -27,6 +27,9 @@ pub struct Options {
     /// sent, or asked for more; a wait for its own rate limit does not count. Longer than the
     /// most patient receiver's `load_within`, whose clock is the finer one.
     pub taken_within: Duration,
+    /// Until a receiver that has all rows has said the outcome. Longer than the most patient
+    /// one's `hold_within` and `commit_within`: it costs the source a task and a channel.
+    pub outcome_within: Duration,
     /// Until one chunk is read or loaded.
     pub load_within: Duration,
     /// Until who asked for a staged snapshot has decided about it.
@@ -63,6 +66,7 @@ impl Default for Options {
             first_frame_within: Duration::from_secs(10),
             idle: Duration::from_secs(30),
             taken_within: Duration::from_secs(900),
+            outcome_within: Duration::from_secs(2 * 60 * 60),
             load_within: Duration::from_secs(60),
             hold_within: Duration::from_secs(300),
             commit_within: Duration::from_secs(300),

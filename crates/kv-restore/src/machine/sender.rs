@@ -96,7 +96,7 @@ pub enum Action {
     Count,
     /// Read on, about so many bytes.
     Read(usize),
-    /// Wait until so many bytes may be sent.
+    /// Wait until so many bytes may be sent, or more be counted.
     Charge(u64),
     /// Send a frame on the channel.
     Send(Frame),
@@ -124,6 +124,8 @@ enum Stage {
 enum Work {
     Open,
     Count,
+    // It waits for the rate limit before it counts on.
+    ChargeCount,
     Read,
     Charge(Bytes),
 }
@@ -154,6 +156,8 @@ pub struct Sender {
     // What was sent and not acknowledged, with its number.
     unacked: VecDeque<(u64, Body)>,
     unacked_bytes: u64,
+    // Before a resumed start, in bytes.
+    counted: u64,
     // The memory of a chunk that was acknowledged, for the next one.
     spent: Option<BytesMut>,
     // The oldest of them when we last looked: if it is still there, it may be lost.
@@ -163,7 +167,7 @@ pub struct Sender {
     ended: bool,
     local: Option<Now>,
     peer: Option<Now>,
-    // Until when the receiver must have taken something.
+    // Until when the receiver must have taken something, or said the outcome.
     taken: Option<Now>,
     repeat: Option<Now>,
     tombstone: Option<Now>,
@@ -191,6 +195,7 @@ impl Sender {
             next: 0,
             unacked: VecDeque::new(),
             unacked_bytes: 0,
+            counted: 0,
             spent: None,
             stale: None,
             totals: Digest::default(),
@@ -282,7 +287,7 @@ impl Sender {
             // Each part has its own time: however much it is, it comes to its end.
             Work::Count | Work::Read => Some(now + self.options.load_within),
             // The limit may be as low as its operator likes.
-            Work::Charge(_) => None,
+            Work::ChargeCount | Work::Charge(_) => None,
         };
         self.work = Some(work);
         out.push(action);
@@ -300,7 +305,11 @@ impl Sender {
         (self.work, self.local) = (None, None);
         let before = match result {
             Ok(Some(counted)) if !counted.all => {
-                return self.work(Work::Count, now, out, Action::Count);
+                // It is read like any other row, and so it is limited.
+                let all = counted.totals.bytes();
+                let more = all.saturating_sub(self.counted);
+                self.counted = all;
+                return self.work(Work::ChargeCount, now, out, Action::Charge(more));
             }
             Ok(Some(counted)) => counted.totals,
             Ok(None) => return self.fail(now, ErrorKind::SourceGone.into(), out),
@@ -370,8 +379,10 @@ impl Sender {
     }
 
     fn charged(&mut self, now: Now, out: &mut Vec<Action>) {
-        let Some(Work::Charge(rows)) = self.work.take_if(|it| matches!(it, Work::Charge(_))) else {
-            return;
+        let rows = match self.work.take() {
+            Some(Work::Charge(rows)) => rows,
+            Some(Work::ChargeCount) => return self.work(Work::Count, now, out, Action::Count),
+            other => return self.work = other,
         };
         self.sent += u64::try_from(rows.len()).unwrap_or(u64::MAX);
         let (seq, crc) = (self.next, crc32c::crc32c(&rows));
@@ -459,8 +470,6 @@ impl Sender {
     fn stop(&mut self, now: Now, stop: Stop, out: &mut Vec<Action>) {
         let kind = match stop {
             _ if self.stage == Stage::Over => return out.push(Action::Hangup),
-            // It is not needed any more.
-            Stop::Withdrawn if self.stage == Stage::Taken => return,
             Stop::Withdrawn => ErrorKind::SourceGone,
             Stop::Closed => ErrorKind::Closed,
             Stop::Superseded => ErrorKind::Superseded,
@@ -482,8 +491,10 @@ impl Sender {
             let detail = format!("the receiver said nothing for {:?}", self.options.idle);
             self.fail(now, Failure::new(ErrorKind::Idle, detail), out);
         } else if passed(self.taken, now) && !Mutant::NoTakenDeadline.is_on() {
-            let within = self.options.taken_within;
-            let detail = format!("the receiver lives and took nothing for {within:?}");
+            let detail = match self.stage {
+                Stage::Taken => "the receiver has all rows and does not say the outcome",
+                _ => "the receiver lives and takes nothing",
+            };
             self.fail(now, Failure::new(ErrorKind::TooSlow, detail), out);
         } else if passed(self.repeat, now) {
             self.repeat(now, out);
@@ -494,7 +505,10 @@ impl Sender {
     fn repeat(&mut self, now: Now, out: &mut Vec<Action>) {
         self.repeat = Some(now + self.options.repeat_every);
         let oldest = self.unacked.front();
-        let limited = matches!(self.work, Some(Work::Charge(_) | Work::Count));
+        let limited = matches!(
+            self.work,
+            Some(Work::Charge(_) | Work::ChargeCount | Work::Count)
+        );
         let alive = Body::Alive { limited };
         let is_stale = oldest.is_some_and(|(seq, _)| self.stale == Some(*seq));
         let body = match oldest {
@@ -557,12 +571,15 @@ impl Sender {
     }
 
     /// The clocks of the receiver run while our own side has nothing to do: one until it says
-    /// anything, and while it does not have all rows one until it takes something.
+    /// anything, and one until it takes something, or once it has all rows says the outcome.
     fn set_clocks(&mut self, now: Now, heard: bool) {
         let owes = self.stage == Stage::Streaming && self.work.is_none();
         let waiting = owes || self.stage == Stage::Taken;
-        let within = self.options.taken_within;
-        self.taken = owes.then(|| self.taken.unwrap_or(now + within));
+        let within = match self.stage {
+            Stage::Taken => self.options.outcome_within,
+            _ => self.options.taken_within,
+        };
+        self.taken = waiting.then(|| self.taken.unwrap_or(now + within));
         self.peer = match (waiting, self.peer) {
             (false, _) => None,
             (true, Some(until)) if !heard => Some(until),

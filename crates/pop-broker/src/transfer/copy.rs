@@ -89,10 +89,18 @@ pub async fn copy(
     options: &CopyOptions,
     mut seen: impl FnMut(&Progress),
 ) -> Result<Copied, RestoreError> {
+    // Once, and where rows are read: before what an earlier command moved they are read, too.
+    let limiter = match source.limiter() {
+        Some(own) => {
+            own.set(options.rate);
+            Limiter::none()
+        }
+        None => Limiter::new(options.rate),
+    };
     // A command is a process of its own, and this its only session.
     let how = RestorerOptions::new(Admission::new(1), options.chance.clone())
         .with_session(source.session().with_checkpoint_bytes(again(options.rate)))
-        .with_limiter(Limiter::new(options.rate));
+        .with_limiter(limiter);
     let restorer = Restorer::new(target, source.transport(), how, Handle::current());
     let session = restorer.restore(source.at().clone(), &[source.peer().clone()])?;
     let mut progress = session.progress();

@@ -25,6 +25,7 @@ pub struct Source {
     peer: PeerId,
     transport: Arc<dyn Transport>,
     session: Options,
+    limiter: Option<Limiter>,
     // Whatever keeps the snapshot: an offer of this process, a connection.
     _kept: Box<dyn Send>,
 }
@@ -76,6 +77,7 @@ impl Source {
             peer,
             transport,
             session: patient().with_reconnects(RECONNECTS),
+            limiter: None,
             _kept: kept,
         }
     }
@@ -131,7 +133,8 @@ impl Source {
         snapshot: Arc<dyn Snapshot>,
         at: SnapshotRef,
     ) -> Result<Self, SourceError> {
-        let dumper = Dumper::new(local_options(), Admission::new(1), Limiter::none());
+        let limiter = Limiter::none();
+        let dumper = Dumper::new(local_options(), Admission::new(1), limiter.clone());
         let offer: Offer = dumper
             .offer(at.clone(), store, snapshot)
             .map_err(SourceError::Offer)?;
@@ -140,6 +143,7 @@ impl Source {
         transport.add(peer.clone(), dumper);
         Ok(Self {
             session: local_options(),
+            limiter: Some(limiter),
             ..Self::remote(at, peer, Arc::new(transport), Box::new(offer))
         })
     }
@@ -156,6 +160,11 @@ impl Source {
 
     pub(super) fn session(&self) -> Options {
         self.session.clone()
+    }
+
+    /// What limits how fast it is read, if that is in this process.
+    pub(super) fn limiter(&self) -> Option<&Limiter> {
+        self.limiter.as_ref()
     }
 
     pub(super) fn transport(&self) -> Arc<dyn Transport> {

@@ -24,6 +24,7 @@ mod leases;
 mod parking;
 mod progress;
 mod quarantine;
+mod rate;
 mod receive;
 mod recovery;
 mod redelivery;

@@ -14,6 +14,7 @@ struct Rig {
     // Reads answer at once.
     quick: bool,
     counts: usize,
+    charges: Vec<u64>,
 }
 
 fn opened(totals: Digest) -> Event {
@@ -46,6 +47,7 @@ impl Rig {
             released: false,
             quick: true,
             counts: 0,
+            charges: Vec::new(),
         };
         rig.rows.reverse();
         rig.on(Event::Start);
@@ -73,7 +75,10 @@ impl Rig {
                         events.push(Event::Read(Ok(Part::of(&row))));
                     }
                     Action::Read(_) => {}
-                    Action::Charge(_) => events.push(Event::Charged),
+                    Action::Charge(bytes) => {
+                        self.charges.push(bytes);
+                        events.push(Event::Charged);
+                    }
                     Action::Send(frame) => self.sent.push(frame.body),
                     Action::Finish(outcome) => {
                         assert!(self.ended.is_none(), "a session ends once");
@@ -261,7 +266,8 @@ fn s51_a_receiver_that_lives_and_takes_nothing_is_ended_and_one_that_takes_littl
     rig.failed(ErrorKind::TooSlow);
 }
 
-// Mutants: it is let go with the end, before that is acknowledged; a withdrawal ends it.
+// Mutants: it is let go with the end, before that is acknowledged; the clock of rows runs on;
+// none runs.
 #[test]
 fn a_source_lets_its_snapshot_go_when_the_receiver_has_all_of_it_and_waits_for_the_outcome() {
     let mut rig = Rig::streaming(1_000);
@@ -270,16 +276,23 @@ fn a_source_lets_its_snapshot_go_when_the_receiver_has_all_of_it_and_waits_for_t
     assert!(!rig.released);
     rig.hear(ack(4, 1_000));
     assert!(rig.released);
-    rig.on(Event::Stop(Stop::Withdrawn));
-    for _ in 0..9_000 {
-        rig.wait(second(1));
-        rig.hear(ack(4, 1_000));
-    }
+    let switches = |rig: &mut Rig, seconds: u64| {
+        for _ in 0..seconds {
+            rig.wait(second(1));
+            rig.hear(ack(4, 1_000));
+        }
+    };
+    switches(&mut rig, 7_100);
     assert!(rig.ended.is_none(), "a switch may take long");
     rig.hear(Body::Installed {
         snapshot: SnapshotId(1),
     });
     assert!(matches!(&rig.ended, Some(Ok(totals)) if totals.rows() == 3));
+
+    let mut rig = Rig::streaming(1_000);
+    rig.hear(ack(4, 1_000));
+    switches(&mut rig, 7_201);
+    rig.failed(ErrorKind::TooSlow);
 }
 
 // Mutant: nobody is waited for there.
@@ -352,6 +365,28 @@ fn s71_however_much_lies_before_a_resumed_start_it_is_counted_to_its_end() {
     rig.on(so_far(Digest::default()));
     rig.wait(second(61));
     rig.failed(ErrorKind::Stalled);
+}
+
+// Mutants: what is counted is free; all of it is charged again with each part.
+#[test]
+fn s53_what_is_counted_before_a_resumed_start_goes_by_the_rate_limit() {
+    let resume = Resume {
+        after: Position {
+            keyspace: 0,
+            key: "c".into(),
+        },
+        totals: Digest::default(),
+    };
+    let mut request = request(1);
+    request.resume = Some(resume);
+    let mut rig = Rig::new(request, Vec::new());
+    let mut totals = Digest::default();
+    for key in ["a", "b", "c"] {
+        rig.on(Event::Opened(Ok(Some(Counted { totals, all: false }))));
+        totals.add_to(0, &row(0, key).entry);
+    }
+    let bytes = totals.bytes() / 3;
+    assert_eq!((rig.charges, rig.counts), (vec![0, bytes, bytes], 3));
 }
 
 // Mutants: NoLocalDeadline, NoKeepAlive.
