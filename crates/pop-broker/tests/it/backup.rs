@@ -19,7 +19,7 @@ use pop_broker::{
     space::{KEYSPACES, SEALS},
     transfer::{
         CopyOptions, Source, Whose, copy,
-        file::{BackupError, BackupFile, Begun, Draft, Written},
+        file::{BackupError, BackupFile, Begun, Draft},
         installed, place,
     },
 };
@@ -70,8 +70,8 @@ async fn open(to: &Path, at: &SnapshotRef) -> Result<(Draft, Begun), BackupError
 }
 
 async fn finish(draft: Draft) -> Result<BackupFile, BackupError> {
-    let written = draft.written(FROM)?;
-    written.finish(&Limiter::none(), |_| {}).await
+    let written = draft.written()?;
+    written.finish(FROM, &Limiter::none(), |_| {}).await
 }
 
 /// Where a backup is made, and what of.
@@ -274,8 +274,8 @@ async fn whatever_is_read_again_is_read_no_faster_than_the_limit() {
     assert_eq!(begun, Begun::Whole);
     is_paid(length, since, "the draft");
     let (limiter, since) = (Limiter::new(RATE), Instant::now());
-    let written = draft.written(FROM).unwrap();
-    let file = written.finish(&limiter, |_| {}).await.unwrap();
+    let written = draft.written().unwrap();
+    let file = written.finish(FROM, &limiter, |_| {}).await.unwrap();
     is_paid(length, since, "the backup");
     let (limiter, since) = (Limiter::new(RATE), Instant::now());
     let totals = place::totals(place.store.as_ref(), &limiter).await.unwrap();
@@ -283,38 +283,33 @@ async fn whatever_is_read_again_is_read_no_faster_than_the_limit() {
     is_paid(totals.bytes(), since, "the store");
 }
 
-// Catches: what is written asks its source again; a draft of another source, or one that is
-// not whole, for what was written; damage that every later command finds again.
+// Catches: what is written and was not read again for what is done; a lock that is given up
+// before; damage that every later command finds again.
 #[tokio::test]
-async fn what_is_written_needs_its_source_no_more_unless_it_is_damaged() {
+async fn what_is_written_has_no_name_until_it_was_read_and_is_mended_if_it_is_damaged() {
     let place = Place::new(300).await;
-    let left = |from: &str| Written::left(&place.to, from);
+    let manifest = place.to.with_extension("toml.partial");
     let (draft, _, written) = place.write().await;
     written.unwrap();
-    // Whole, and nobody says where it is from.
-    assert!(left(FROM).unwrap().is_none());
-    let written = draft.written(FROM).unwrap();
-    assert!(matches!(left(FROM), Err(BackupError::InUse(_))));
+    let written = draft.written().unwrap();
+    let other = open(&place.to, place.source().await.at()).await;
+    assert!(matches!(other, Err(BackupError::InUse(_))));
     drop(written);
-    assert!(left("another").unwrap().is_none());
     let bytes = fs::read(place.draft()).unwrap();
-    fs::write(place.draft(), &bytes[..bytes.len() - 1]).unwrap();
-    assert!(left(FROM).unwrap().is_none());
     let mut damaged = bytes.clone();
     damaged[bytes.len() / 2] ^= 1;
+    let (draft, begun, _) = place.write().await;
+    assert_eq!(begun, Begun::Whole);
     fs::write(place.draft(), &damaged).unwrap();
-    let found = left(FROM).unwrap().unwrap();
-    let read = found.finish(&Limiter::none(), |_| {}).await;
+    let read = finish(draft).await;
     assert!(matches!(read, Err(BackupError::Damaged { .. })), "{read:?}");
-    assert!(left(FROM).unwrap().is_none());
+    assert!(!manifest.exists() && !place.to.exists());
     // As a command that goes on behind what is whole.
     let (draft, begun, written) = place.write().await;
     assert!(matches!(begun, Begun::Behind(_)), "{begun:?}");
     written.unwrap();
-    drop(draft.written(FROM).unwrap());
-    let found = left(FROM).unwrap().unwrap();
-    let file = found.finish(&Limiter::none(), |_| {}).await.unwrap();
-    assert!(file.is_untold(FROM) && left(FROM).unwrap().is_none());
+    let file = finish(draft).await.unwrap();
+    assert!(file.is_untold(FROM));
     assert!(fs::read(&place.to).unwrap() == bytes);
 }
 

@@ -176,65 +176,37 @@ impl Draft {
         Ok(())
     }
 
-    /// Says, synced, that all of it is here and where it was asked for, `from`: from then on
-    /// [`Written::left`] finds it without its source.
+    /// Makes sure, synced, that all of it is here.
     ///
     /// # Errors
     ///
-    /// If it is not whole or can't be written, or something has that name.
-    pub fn written(self, from: &str) -> Result<Written, BackupError> {
+    /// If it is not whole or can't be written.
+    pub fn written(self) -> Result<Written, BackupError> {
         let Inner {
             to, partial, disk, ..
         } = &*self.0;
         // Also of a draft that was found whole: who wrote it may have been killed before that.
         let synced = disk.sync(partial, &self.0.state.lock().file);
         synced.map_err(BackupError::io(partial, "written"))?;
-        let file = BackupFile::open(partial)?;
-        if to.exists() {
-            return Err(BackupError::exists(to));
-        }
-        // First, so that a backup that has its name has its manifest.
-        Manifest::of(&file).write(to, from, disk.as_ref())?;
         Ok(Written {
             to: to.clone(),
             partial: partial.clone(),
             disk: Arc::clone(disk),
-            file,
+            file: BackupFile::open(partial)?,
             _lock: self.0,
         })
     }
 }
 
 impl Written {
-    /// What a command with the same source and the same name had written, and not yet read
-    /// again, when it was cut off.
-    ///
-    /// # Errors
-    ///
-    /// If another process reads it.
-    pub fn left(to: &Path, from: &str) -> Result<Option<Self>, BackupError> {
-        let partial = partial(to);
-        let is_left = |file: &BackupFile| Manifest::of(file).is_left(to, from);
-        let Some(file) = BackupFile::open(&partial).ok().filter(is_left) else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
-            to: to.to_owned(),
-            _lock: Arc::new(claim(&partial)?),
-            partial,
-            disk: Arc::new(Files),
-            file,
-        }))
-    }
-
     /// What it has.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.file.digest().1
     }
 
-    /// Reads all of it again, no faster than the limit, and gives it its name; once somebody
-    /// was told that it is there, [`BackupFile::told`] says so.
+    /// Reads all of it again, no faster than the limit, and gives it its name. `from` is where
+    /// it was asked for; once somebody was told that it is there, [`BackupFile::told`] says so.
     ///
     /// # Errors
     ///
@@ -242,23 +214,26 @@ impl Written {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it is what [`left`](Self::left) finds.
+    /// Dropped, it is a draft that [`Draft::open`] finds whole.
     pub async fn finish(
         self,
+        from: &str,
         limiter: &Limiter,
         seen: impl FnMut(Totals),
     ) -> Result<BackupFile, BackupError> {
         let Self {
-            to, partial, disk, ..
+            to,
+            partial,
+            disk,
+            file,
+            ..
         } = &self;
-        if let Err(error) = self.file.verify(limiter, seen).await {
-            // The next command is to ask its source again, and not to find the same damage.
-            Manifest::forget(to);
-            return Err(error);
-        }
+        file.verify(limiter, seen).await?;
         if to.exists() {
             return Err(BackupError::exists(to));
         }
+        // First, so that a backup that has its name has its manifest.
+        Manifest::of(file).write(to, from, disk.as_ref())?;
         let failed = || BackupError::io(to, "named");
         disk.rename(partial, to).map_err(failed())?;
         disk.sync_folder_of(to).map_err(failed())?;

@@ -67,8 +67,9 @@ async fn written() -> Vec<u8> {
         staging.load(keyspace, rows).await.unwrap();
     }
     staging.publish().await.unwrap();
-    let written = draft.written("fjall:/data").unwrap();
-    written.finish(&unlimited, |_| {}).await.unwrap();
+    let written = draft.written().unwrap();
+    let named = written.finish("fjall:/data", &unlimited, |_| {});
+    named.await.unwrap();
     fs::read(to).unwrap()
 }
 

@@ -101,8 +101,8 @@ impl Place {
 }
 
 async fn finish(draft: Draft) -> std::result::Result<BackupFile, BackupError> {
-    let written = draft.written(FROM)?;
-    written.finish(&Limiter::none(), |_| {}).await
+    let written = draft.written()?;
+    written.finish(FROM, &Limiter::none(), |_| {}).await
 }
 
 const ALL: Named = Named {
