@@ -243,18 +243,50 @@ impl Written {
 
 /// Opens a draft for this process alone.
 fn claim(path: &Path) -> Result<File, BackupError> {
+    loop {
+        if let Some(file) = lock(open(path)?, path)? {
+            return Ok(file);
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File, BackupError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     // It has the bodies of all messages, and the keys of handles.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let failed = || BackupError::io(path, "written");
-    let file = options.open(path).map_err(failed())?;
+    options.open(path).map_err(BackupError::io(path, "written"))
+}
+
+/// Nothing, if that is not the draft any more: who had its lock may have finished it since it
+/// was opened, and a backup that has its name is not to be written.
+fn lock(file: File, path: &Path) -> Result<Option<File>, BackupError> {
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(BackupError::InUse(path.to_owned())),
-        Err(TryLockError::Error(error)) => Err(failed()(error)),
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(BackupError::InUse(path.to_owned())),
+        Err(TryLockError::Error(error)) => return Err(BackupError::io(path, "written")(error)),
     }
+    let is_there = is_at(&file, path).map_err(BackupError::io(path, "read"))?;
+    Ok(is_there.then_some(file))
+}
+
+/// Whether an open file still has this name.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let place = |it: std::fs::Metadata| (it.dev(), it.ino());
+    match std::fs::metadata(path) {
+        Ok(named) => Ok(place(named) == place(file.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Elsewhere files have no number to tell them by.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 fn write_begin(file: &mut File, at: &SnapshotRef) -> io::Result<()> {

@@ -150,6 +150,26 @@ async fn what_can_not_be_synced_gets_no_name_and_is_gone_on_with() {
     }
 }
 
+// Catches: the lock of a backup that got its name since it was opened, which would be cut to
+// nothing; that of a draft that another took the place of.
+#[cfg(unix)]
+#[test]
+fn a_draft_that_was_finished_before_it_was_locked_is_not_claimed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (to, draft) = (folder.path().join("a"), folder.path().join("a.partial"));
+    let first = claim(&draft).unwrap();
+    let late = [(); 2].map(|()| open(&draft).unwrap());
+    fs::write(&draft, "whole").unwrap();
+    fs::rename(&draft, &to).unwrap();
+    drop(first);
+    let [mut late, later] = late.map(Some);
+    assert!(lock(late.take().unwrap(), &draft).unwrap().is_none());
+    let mut second = claim(&draft).unwrap();
+    assert!(lock(later.unwrap(), &draft).unwrap().is_none());
+    second.write_all(b"another").unwrap();
+    assert_eq!(fs::read(&to).unwrap(), b"whole");
+}
+
 // Mutant: whatever is wrong, the file can't be written.
 #[test]
 fn a_full_disk_is_said_to_be_full() {
