@@ -28,6 +28,7 @@ use super::{
 };
 
 const AGAIN: &str = "reading the backup again";
+const CUT: &str = "reading the backup that was cut";
 
 /// Copies the content of a broker into one file.
 ///
@@ -215,8 +216,12 @@ impl Backup {
         to: &Path,
     ) -> Result<Fetched, Failure> {
         let keyspaces = pop_store::table::KEYSPACES;
+        // The source is asked before: a broker gives up within a minute what nobody holds.
         let limiter = limiter(self.rate);
-        let (draft, begun) = Draft::open(to, source.at(), &keyspaces, &limiter).await?;
+        let mut meter = Meter::new(CUT, None);
+        let seen = |seen: Totals| meter.at(seen.rows, seen.bytes);
+        let (draft, begun) = Draft::open(to, source.at(), &keyspaces, &limiter, seen).await?;
+        drop(meter);
         match &begun {
             Begun::Anew => {}
             Begun::Instead => complain(

@@ -19,7 +19,7 @@ use pop_broker::{
     space::{KEYSPACES, SEALS},
     transfer::{
         CopyOptions, Source, Whose, copy,
-        file::{BackupError, BackupFile, Begun, Draft},
+        file::{BackupError, BackupFile, Begun, Draft, Totals},
         installed, place,
     },
 };
@@ -66,7 +66,7 @@ async fn rows(store: &Arc<dyn Store>) -> Digest {
 }
 
 async fn open(to: &Path, at: &SnapshotRef) -> Result<(Draft, Begun), BackupError> {
-    Draft::open(to, at, &table::KEYSPACES, &Limiter::none()).await
+    Draft::open(to, at, &table::KEYSPACES, &Limiter::none(), |_| {}).await
 }
 
 async fn finish(draft: Draft) -> Result<BackupFile, BackupError> {
@@ -250,9 +250,9 @@ async fn a_backup_that_was_cut_anywhere_goes_on_and_ends_the_same() {
     assert!(behind > 20, "most of them went on: {behind}");
 }
 
-// Mutants: `verify`, `look` or `digest_within` without its limit, one of each.
+// Mutants: `verify`, `look` or `digest_within` without its limit, or without a word, one of each.
 #[tokio::test(start_paused = true)]
-async fn whatever_is_read_again_is_read_no_faster_than_the_limit() {
+async fn whatever_is_read_again_is_read_no_faster_than_the_limit_and_told() {
     const RATE: u64 = 1 << 20;
     let place = Place::new(300).await;
     let (draft, _, written) = place.write().await;
@@ -269,18 +269,25 @@ async fn whatever_is_read_again_is_read_no_faster_than_the_limit() {
     };
     let at = place.source().await.at().clone();
     let (limiter, since) = (Limiter::new(RATE), Instant::now());
-    let draft = Draft::open(&place.to, &at, &table::KEYSPACES, &limiter).await;
+    // What is told last, of each.
+    let (mut draft_seen, mut file_seen, mut store_seen) = (0, 0, 0);
+    let seen = |it: Totals| draft_seen = it.bytes;
+    let draft = Draft::open(&place.to, &at, &table::KEYSPACES, &limiter, seen).await;
     let (draft, begun) = draft.unwrap();
     assert_eq!(begun, Begun::Whole);
     is_paid(length, since, "the draft");
     let (limiter, since) = (Limiter::new(RATE), Instant::now());
     let written = draft.written().unwrap();
-    let file = written.finish(FROM, &limiter, |_| {}).await.unwrap();
+    let named = written.finish(FROM, &limiter, |it| file_seen = it.bytes);
+    let file = named.await.unwrap();
     is_paid(length, since, "the backup");
     let (limiter, since) = (Limiter::new(RATE), Instant::now());
-    let totals = place::totals(place.store.as_ref(), &limiter).await.unwrap();
+    let seen = |it: &Digest| store_seen = it.bytes();
+    let totals = place::totals(place.store.as_ref(), &limiter, seen).await;
+    let totals = totals.unwrap();
     assert_eq!(totals.sum(), file.digest().0);
     is_paid(totals.bytes(), since, "the store");
+    assert_eq!([draft_seen, file_seen, store_seen], [totals.bytes(); 3]);
 }
 
 // Catches: what is written and was not read again for what is done; a lock that is given up

@@ -141,6 +141,54 @@ async fn a_copy_that_was_killed_goes_on_as_long_as_its_snapshot_is_kept() {
     }
 }
 
+/// Catches: nothing said for as long as a draft, a folder or a backup is read and nothing moves.
+#[tokio::test]
+async fn who_waits_for_what_is_only_read_is_told_how_far_it_is() {
+    let bench = Bench::new();
+    let broker = bench.serve_folder();
+    send(&broker, 5).await;
+    stop(broker).await;
+    let path = |name: &str| bench.path(name).to_str().unwrap().to_owned();
+    let (file, draft) = (path("a.backup"), path("b.backup"));
+    let folders = ["one", "two", "three"].map(path);
+    done(&["backup", "--from", &bench.data(), "--to", &file]);
+    std::fs::copy(&file, format!("{draft}.partial")).unwrap();
+    for folder in &folders {
+        done(&["restore", "--from", &file, "--to", folder]);
+    }
+    let copied = to(&bench, "three");
+    let running = [
+        ["backup", "--from", &bench.data(), "--to", &draft],
+        ["restore", "--from", &file, "--to", &folders[0]],
+        ["migrate", "--from", &folders[1], "--to", &copied],
+    ]
+    .map(|arguments| {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).args(["--rate", "384K"]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    });
+    let told = [
+        [
+            "reading the backup that was cut: ",
+            "reading the backup again: ",
+        ],
+        ["reading the backup: ", "comparing what the folder has: "],
+        [
+            "reading the folder to copy from: ",
+            "comparing what the folder has: ",
+        ],
+    ];
+    for (child, told) in running.into_iter().zip(told) {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        for line in told {
+            assert!(said.contains(line), "{line:?} in {said}");
+        }
+    }
+}
+
 /// It is killed when it says for the first time how far it has read again what it wrote, with
 /// ten seconds of that to go.
 /// Catches: a broker that keeps its snapshot until the file was read again; a reading that no

@@ -98,7 +98,8 @@ impl Draft {
     }
 
     /// Begins a backup of a snapshot of these keyspaces that will be called `to`, or goes on
-    /// with its draft, which is read no faster than the limit.
+    /// with its draft, which is read no faster than the limit. `seen` is told how many rows and
+    /// bytes of that were read.
     ///
     /// # Errors
     ///
@@ -112,8 +113,9 @@ impl Draft {
         at: &SnapshotRef,
         keyspaces: &[Keyspace],
         limiter: &Limiter,
+        seen: impl FnMut(Totals),
     ) -> Result<(Self, Begun), BackupError> {
-        Self::open_on(Arc::new(Files), to, at, keyspaces, limiter).await
+        Self::open_on(Arc::new(Files), to, at, keyspaces, limiter, seen).await
     }
 
     async fn open_on(
@@ -122,13 +124,14 @@ impl Draft {
         at: &SnapshotRef,
         keyspaces: &[Keyspace],
         limiter: &Limiter,
+        seen: impl FnMut(Totals),
     ) -> Result<(Self, Begun), BackupError> {
         let path = partial(to);
         let mut file = claim(&path)?;
         let failed = || BackupError::io(&path, "written");
         let was_empty = file.metadata().map_err(failed())?.len() == 0;
         let again = file.try_clone().map_err(failed())?;
-        let (tally, begun) = match Found::look(&path, again, at, limiter).await {
+        let (tally, begun) = match Found::look(&path, again, at, limiter, seen).await {
             Some(found) => {
                 file.set_len(found.whole_to).map_err(failed())?;
                 file.seek(SeekFrom::Start(found.whole_to))
@@ -305,7 +308,13 @@ struct Found {
 }
 
 impl Found {
-    async fn look(path: &Path, file: File, at: &SnapshotRef, limiter: &Limiter) -> Option<Self> {
+    async fn look(
+        path: &Path,
+        file: File,
+        at: &SnapshotRef,
+        limiter: &Limiter,
+        mut seen: impl FnMut(Totals),
+    ) -> Option<Self> {
         let records = Records::of(path, file).ok()?;
         let (found, keyspaces, begin) = records.begin().ok()?;
         // The moment may differ: it is that of the draft, the content is the same.
@@ -321,6 +330,7 @@ impl Found {
                 break;
             }
             limiter.acquire(whole.whole_to - begin).await;
+            seen(whole.tally.totals());
         }
         same.then_some(whole)
     }

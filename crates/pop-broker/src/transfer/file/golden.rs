@@ -60,7 +60,7 @@ async fn written() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("small");
     let unlimited = Limiter::none();
-    let draft = Draft::open(&to, &at(), &KEYSPACES, &unlimited).await;
+    let draft = Draft::open(&to, &at(), &KEYSPACES, &unlimited, |_| {}).await;
     let (draft, _) = draft.unwrap();
     let mut staging: Box<dyn Staging> = Box::new(draft.clone());
     for (keyspace, rows) in rows() {

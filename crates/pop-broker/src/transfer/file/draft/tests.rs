@@ -82,7 +82,7 @@ impl Place {
     async fn draft(&self) -> (Draft, Begun) {
         let at = snapshot_ref(SnapshotId(7), Epoch(0), &SpaceMeta::copy("memory", 0));
         let (disk, limiter) = (Arc::clone(&self.disk) as _, Limiter::none());
-        let draft = Draft::open_on(disk, &self.to, &at, &KEYSPACES, &limiter);
+        let draft = Draft::open_on(disk, &self.to, &at, &KEYSPACES, &limiter, |_| {});
         draft.await.unwrap()
     }
 
