@@ -102,19 +102,23 @@ impl Backup {
         tell(&self.from, &file, moved);
         // The last thing: killed before it, the same command says the same again.
         file.told(&self.from)?;
-        self.tell_of_others()
+        self.tell_of_others();
+        Ok(())
     }
 
     /// In a folder: makes known what is whole and was not, so that it looks like any other.
-    fn tell_of_others(&self) -> Result<(), Failure> {
-        for file in left::others(&self.to, &self.from)? {
+    ///
+    /// What is wrong with one of them is no failure: what was asked for is there.
+    fn tell_of_others(&self) {
+        let wrong = |error: BackupError| complain(&Failure::from(error).to_string());
+        let others = left::others(&self.to, &self.from);
+        for file in others.map_err(wrong).unwrap_or_default() {
             let path = file.path().display();
             complain(&format!(
                 "{path} is whole, too: an earlier command was cut before it said so"
             ));
-            file.told(&self.from)?;
+            let _ = file.told(&self.from).map_err(wrong);
         }
-        Ok(())
     }
 
     /// Has all of it written.

@@ -7,7 +7,7 @@
 
 use std::{
     fs::{self, File},
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -144,13 +144,14 @@ impl BackupFile {
     /// If it can't be named.
     pub fn told(&self, from: &str) -> Result<(), BackupError> {
         let (old, new) = (untold(self.path()), told(self.path()));
-        if !old.exists() {
-            if new.exists() {
-                return Ok(());
-            }
+        if !old.exists() && !new.exists() {
             Manifest::of(self).write(self.path(), from, &Files)?;
         }
-        let named = fs::rename(&old, &new).and_then(|()| Files.sync_folder_of(&new));
+        let named = match fs::rename(&old, &new) {
+            // It was told of before, or another command in this folder does so now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && new.exists() => Ok(()),
+            named => named.and_then(|()| Files.sync_folder_of(&new)),
+        };
         named.map_err(BackupError::io(&new, "named"))
     }
 }

@@ -172,7 +172,8 @@ async fn a_backup_that_was_killed_when_all_was_written_is_finished_if_its_folder
 
 /// In a folder each command makes a backup of its own moment, and what was left gets its
 /// manifest.
-/// Catches: an old backup for the one that is due.
+/// Catches: an old backup for the one that is due; a command that fails for what is wrong with
+/// another one's.
 #[tokio::test]
 async fn in_a_folder_a_backup_that_was_killed_is_no_other_ones() {
     let bench = left().await;
@@ -193,12 +194,17 @@ async fn in_a_folder_a_backup_that_was_killed_is_no_other_ones() {
     let broker = bench.serve_folder();
     ask(&broker, &["topic", "create", "later"]);
     stop(broker).await;
+    // What is in the way of its manifest.
+    let manifest = format!("{named}.toml");
+    fs::create_dir(&manifest).unwrap();
     let second = file(&done(&backup));
     assert_ne!(second, named);
-    for file in [named, second] {
-        assert!(Path::new(&format!("{file}.toml")).exists(), "{file}");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 5);
+    fs::remove_dir(&manifest).unwrap();
+    let third = file(&done(&backup));
+    for file in [named, second, third] {
+        assert!(Path::new(&format!("{file}.toml")).is_file(), "{file}");
     }
-    assert_eq!(fs::read_dir(folder).unwrap().count(), 4);
 }
 
 /// P8. Catches: data that are replaced without being asked; the same content for other data.
