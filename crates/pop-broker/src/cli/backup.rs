@@ -145,7 +145,7 @@ impl Backup {
         let source = Source::of_store(&store, now(), None, whose(self.not_owned)).await;
         let source = of(&from.folder, source)?;
         let fetched = self
-            .fetch_from(&source, Origin::Place(&from.folder))
+            .fetch_from(&source, Origin::Folder(&from.folder))
             .await?;
         drop(source);
         close(&from.folder, store.as_ref()).await?;
@@ -259,9 +259,7 @@ impl Backup {
         let seen = |seen: Totals| meter.at(seen.rows, seen.bytes);
         let named = written.finish(&self.from, &limiter, seen);
         named.await.map_err(|error| {
-            let is_damaged = matches!(error, BackupError::Damaged { .. } | BackupError::Cut { .. });
-            let advice = "it was written so that it could be read: see what is wrong with that disk, and type the same command again";
-            Failure::unadvised(&error).and(is_damaged.then_some(advice))
+            Failure::of_backup(&error, "it was written so that it could be read: see what is wrong with that disk, and type the same command again")
         })
     }
 
@@ -270,7 +268,9 @@ impl Backup {
         let mut meter = Meter::new(AGAIN, Some(file.digest().1.bytes));
         let limiter = limiter(self.rate);
         let read = file.verify(&limiter, |seen| meter.at(seen.rows, seen.bytes));
-        read.await?;
+        let advice = "move it away, and type the same command again";
+        read.await
+            .map_err(|error| Failure::of_backup(&error, advice))?;
         Ok(file)
     }
 

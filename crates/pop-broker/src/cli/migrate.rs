@@ -119,7 +119,7 @@ impl Migrate {
                 let filled = folder
                     .fill(
                         &source,
-                        Origin::Place(&from.folder),
+                        Origin::Folder(&from.folder),
                         self.rate,
                         "migration",
                         None,

@@ -98,7 +98,7 @@ fn untell(file: &str) {
 /// The backup of a folder that a broker was on since is another one, and so is that of a
 /// broker whose snapshot is gone; a name is never written over.
 /// Catches: a backup that is done and can't be made twice; any backup with the name for the
-/// one that was asked for.
+/// one that was asked for; one that is damaged, of which another copy is to be taken.
 #[tokio::test]
 async fn a_backup_that_was_killed_when_it_was_done_is_told_of_once() {
     let bench = left().await;
@@ -110,6 +110,13 @@ async fn a_backup_that_was_killed_when_it_was_done_is_told_of_once() {
     // The content is the same, whether the command was killed or not.
     assert_eq!(digest(&done(&backup)), digest(&first));
     untell(&file);
+    let bytes = fs::read(&file).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 1;
+    fs::write(&file, damaged).unwrap();
+    let advice = "move it away, and type the same command again";
+    refused(&backup, 6, advice);
+    fs::write(&file, bytes).unwrap();
     let broker = bench.serve_folder();
     ask(&broker, &["topic", "create", "later"]);
     stop(broker).await;
