@@ -57,7 +57,8 @@ pub(super) struct Backup {
 
     /// The file that is to be made, or a folder for it
     ///
-    /// In a folder it is called after the moment of the backup.
+    /// In a folder it is called after the moment of the backup. What was cut there and can't be
+    /// gone on with any more stays until it is deleted; each command tells of it.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
 
@@ -158,7 +159,8 @@ impl Backup {
         let url = url.map_err(|error| Failure::because(Exit::Usage, &error))?;
         of_folders_alone(self.not_owned)?;
         let broker = data::Source::new(url, &self.remote.credentials()?)?;
-        let cut = left::all(&self.to, &self.from)?.into_iter().next();
+        // By their names the last one is the newest, and the others' are gone sooner.
+        let cut = left::all(&self.to, &self.from)?.pop();
         let held = broker.snapshot(cut.map(|(_, id)| id)).await?;
         let (at, peer) = (held.at.clone(), broker.peer());
         let source = Source::remote(at, peer, Arc::clone(&broker) as _, Box::new(()));
@@ -204,6 +206,12 @@ impl Backup {
         let all = left::all(&self.to, &self.from)?;
         if let Some((to, _)) = all.into_iter().find(|(_, id)| *id == source.at().id) {
             return Ok(to);
+        }
+        for draft in left::drafts(&self.to)? {
+            complain(&format!(
+                "{} was cut, and is of another snapshot than the source has: beginning anew, with the content of now; delete that file, unless it is another source's",
+                draft.display()
+            ));
         }
         let taken: String = moment(now())
             .chars()

@@ -34,8 +34,9 @@ async fn stop(mut broker: Process) {
 }
 
 /// Begins a command, and kills it when it says for the first time how much it moved: after 5 s
-/// of that, with two points of 4 MiB behind it. A restore reads its backup first.
-fn kill_in_the_middle(arguments: &[&str]) {
+/// of that, with two points of 4 MiB behind it. A restore reads its backup first, and a backup
+/// tells of those that it leaves: what is said until then.
+fn kill_in_the_middle(arguments: &[&str]) -> String {
     let mut child = Command::new(BINARY)
         .args(arguments)
         .args(["--rate", "2M"])
@@ -45,7 +46,12 @@ fn kill_in_the_middle(arguments: &[&str]) {
         .unwrap();
     let said = BufReader::new(child.stderr.take().unwrap());
     let mut lines = said.lines().map(|it| it.unwrap());
-    let line = lines.find(|it| !it.contains("reading the backup"));
+    let is_before = |it: &str| it.contains("reading the backup") || it.contains("beginning anew");
+    let mut before = String::new();
+    let line = lines.find(|it| {
+        before.push_str(it);
+        !is_before(it)
+    });
     let line = line.unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -56,6 +62,7 @@ fn kill_in_the_middle(arguments: &[&str]) {
         is_known,
         "{line}"
     );
+    before
 }
 
 /// What a command says that succeeds, and how many MiB it moved.
@@ -115,7 +122,8 @@ async fn a_restore_and_a_migration_that_were_killed_go_on_with_what_they_had_mov
 
 /// The copy is the one that was begun: without what was sent since. That of a broker that was
 /// started anew is another.
-/// Mutant: `bootstrap` asks for any snapshot.
+/// Mutants: `bootstrap` asks for any snapshot; `backup` for that of the first draft of a folder,
+/// or without a word of those that it leaves.
 #[tokio::test]
 async fn a_copy_that_was_killed_goes_on_as_long_as_its_snapshot_is_kept() {
     let bench = Bench::new();
@@ -127,6 +135,15 @@ async fn a_copy_that_was_killed_goes_on_as_long_as_its_snapshot_is_kept() {
     kill_in_the_middle(&bootstrap);
     ask(&broker, &["topic", "create", "later"]);
     goes_on(&bootstrap);
+    let folder = bench.path("backups");
+    std::fs::create_dir(&folder).unwrap();
+    let backup = ["backup", "--from", &from, "--to", folder.to_str().unwrap()];
+    let (old, draft) = (bench.path("old"), folder.join("a.backup.partial"));
+    done(&["backup", "--from", &from, "--to", old.to_str().unwrap()]);
+    std::fs::rename(old, &draft).unwrap();
+    let left = kill_in_the_middle(&backup);
+    assert!(left.contains(draft.to_str().unwrap()), "{left}");
+    goes_on(&backup);
     kill_in_the_middle(&["bootstrap", "--from", &from, "--to", &two]);
     stop(broker).await;
     let broker = source(&bench, &[]);

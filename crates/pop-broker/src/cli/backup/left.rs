@@ -31,6 +31,14 @@ pub(super) fn all(to: &Path, from: &str) -> Result<Vec<(PathBuf, SnapshotId)>, B
     Ok(all)
 }
 
+/// In a folder: the files of the drafts.
+pub(super) fn drafts(to: &Path) -> Result<Vec<PathBuf>, BackupError> {
+    let names = names(to)?;
+    let drafts = names.iter().filter(|it| Draft::snapshot_of(it).is_some());
+    let file = |to: &PathBuf| format!("{}{PARTIAL}", to.display()).into();
+    Ok(drafts.map(file).collect())
+}
+
 /// In a folder: the others that are whole, which nobody was told of.
 pub(super) fn others(to: &Path, from: &str) -> Result<Vec<BackupFile>, BackupError> {
     if !to.is_dir() {
