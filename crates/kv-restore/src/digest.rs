@@ -84,6 +84,9 @@ impl fmt::Display for Digest {
     }
 }
 
+/// How much is read at once: so little that a low limit is kept evenly, and news comes often.
+const READ_BYTES: usize = 1 << 20;
+
 /// The digest of some keyspaces of a snapshot.
 ///
 /// # Errors
@@ -94,10 +97,10 @@ impl fmt::Display for Digest {
 ///
 /// It only reads.
 pub async fn digest(snapshot: &dyn Snapshot, keyspaces: &[Keyspace]) -> Result<Digest> {
-    digest_within(snapshot, keyspaces, &Limiter::none()).await
+    digest_within(snapshot, keyspaces, &Limiter::none(), |_| {}).await
 }
 
-/// The same, read no faster than the limit.
+/// The same, read no faster than the limit. `seen` is told what was read until then.
 ///
 /// # Errors
 ///
@@ -110,16 +113,18 @@ pub async fn digest_within(
     snapshot: &dyn Snapshot,
     keyspaces: &[Keyspace],
     limiter: &Limiter,
+    mut seen: impl FnMut(&Digest),
 ) -> Result<Digest> {
     let mut digest = Digest::default();
     for keyspace in keyspaces {
-        let mut pages = Pages::new(Scan::all());
+        let mut pages = Pages::new(Scan::all().with_bytes_max(READ_BYTES));
         while let Some(entries) = pages.next(snapshot, *keyspace).await? {
             let before = digest.bytes;
             for entry in &entries {
                 digest.add(*keyspace, entry);
             }
             limiter.acquire(digest.bytes - before).await;
+            seen(&digest);
         }
     }
     Ok(digest)

@@ -228,7 +228,7 @@ async fn look_at(program: &Program, at: &Place) -> Result<Target> {
     }
     let store = at.0.opener(&at.1)?.open().await?;
     let is_empty = place::is_empty(store.as_ref()).await?;
-    let made = place::totals(store.as_ref(), &Limiter::none()).await?;
+    let made = place::totals(store.as_ref(), &Limiter::none(), |_| {}).await?;
     store.close().await?;
     if is_empty {
         return Ok(Target::Empty);

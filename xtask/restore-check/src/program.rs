@@ -124,7 +124,7 @@ fn at((store, folder): &Place) -> OsString {
 /// The digest of a broker's rows in a folder.
 pub(crate) async fn digest(store: Backend, folder: &Path) -> Result<Digest> {
     let store = store.opener(folder)?.open().await?;
-    let digest = place::totals(store.as_ref(), &Limiter::none()).await?;
+    let digest = place::totals(store.as_ref(), &Limiter::none(), |_| {}).await?;
     store.close().await?;
     Ok(digest)
 }

@@ -35,7 +35,9 @@ impl Folder {
 
     async fn totals(&self) -> Digest {
         let store = self.open().await.unwrap();
-        totals(store.as_ref(), &Limiter::none()).await.unwrap()
+        totals(store.as_ref(), &Limiter::none(), |_| {})
+            .await
+            .unwrap()
     }
 
     async fn standing(&self) -> Standing {

@@ -12,7 +12,7 @@ use kv_restore::{Damage, ErrorKind, Target};
 use pop_broker::data::{self, ByteRate, SourceUrl};
 use pop_broker::transfer::{
     Location, Manifest, Source, copy,
-    file::{BackupError, BackupFile, Begun, Draft, PARTIAL, Written},
+    file::{BackupError, BackupFile, Begun, Draft, PARTIAL, Totals, Written},
     moment, place,
 };
 
@@ -28,7 +28,7 @@ use super::{
 };
 
 const AGAIN: &str = "reading the backup again";
-const CUT_WHEN_WRITTEN: &str = "an earlier command was cut when all was written";
+const CUT: &str = "reading the backup that was cut";
 
 /// Copies the content of a broker into one file.
 ///
@@ -37,11 +37,13 @@ const CUT_WHEN_WRITTEN: &str = "an earlier command was cut when all was written"
 /// again and compared when it is written, and gets its name only then; beside it comes a
 /// manifest, NAME.toml, that says what is in it.
 ///
-/// What was cut is no loss: the same command goes on behind the last whole block, as long as
-/// no broker was on the folder in between. Once all is written the folder or broker is not
-/// needed any more: one that was killed after that reads it again, and one that was killed when
-/// its backup was done says so when it is typed again. Nothing else that has the name is ever
-/// written over.
+/// What was cut is no loss: the same command goes on behind the last whole block, if the source
+/// still has that snapshot: a folder, as long as no broker was on it in between; a broker, for a
+/// minute. Else it begins anew, with the content of now, and says so. The folder or broker is
+/// let go of once all is written: while the backup is read again a broker may be on that folder,
+/// and the one that runs keeps nothing for it; so a command that is killed in that time begins
+/// anew, too, unless the folder is as it was. One that was killed when its backup was done says
+/// so when it is typed again. Nothing else that has the name is ever written over.
 #[derive(Args, Debug)]
 #[command(after_long_help = help(EXAMPLES))]
 pub(super) struct Backup {
@@ -55,7 +57,8 @@ pub(super) struct Backup {
 
     /// The file that is to be made, or a folder for it
     ///
-    /// In a folder it is called after the moment of the backup.
+    /// In a folder it is called after the moment of the backup. What was cut there and can't be
+    /// gone on with any more stays until it is deleted; each command tells of it.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
 
@@ -90,9 +93,6 @@ impl Backup {
         let fetched = if let Some(file) = left::untold(&self.to, &self.from) {
             complain("an earlier command was cut when this backup was done");
             Fetched::Before(file)
-        } else if let Some(written) = Written::left(&self.to, &self.from)? {
-            complain(CUT_WHEN_WRITTEN);
-            Fetched::Now(written, None)
         } else {
             self.fetch().await?
         };
@@ -103,36 +103,32 @@ impl Backup {
         tell(&self.from, &file, moved);
         // The last thing: killed before it, the same command says the same again.
         file.told(&self.from)?;
-        self.tell_of_others().await
+        self.tell_of_others();
+        Ok(())
     }
 
     /// In a folder: makes known what is whole and was not, so that it looks like any other.
-    async fn tell_of_others(&self) -> Result<(), Failure> {
-        let (mut whole, written) = left::others(&self.to, &self.from)?;
-        for written in written {
-            match self.finish(written).await {
-                Ok(file) => whole.push(file),
-                // What was asked for is there all the same.
-                Err(failure) => complain(&failure.to_string()),
-            }
-        }
-        for file in whole {
+    ///
+    /// What is wrong with one of them is no failure: what was asked for is there.
+    fn tell_of_others(&self) {
+        let wrong = |error: BackupError| complain(&Failure::from(error).to_string());
+        let others = left::others(&self.to, &self.from);
+        for file in others.map_err(wrong).unwrap_or_default() {
             let path = file.path().display();
             complain(&format!(
                 "{path} is whole, too: an earlier command was cut before it said so"
             ));
-            file.told(&self.from)?;
+            let _ = file.told(&self.from).map_err(wrong);
         }
-        Ok(())
     }
 
     /// Has all of it written.
     ///
-    /// What comes after that needs no source: only the file is read again, and where that shows
-    /// damage this command fails, and the same one goes on behind what is whole if it gets that
-    /// snapshot, and else begins anew. So the source is let go of first; at a `--rate` the
-    /// reading takes as long as the copy did, and all the while a broker would keep what it
-    /// deletes, and a folder could not be served.
+    /// What comes after that needs no source: only the file is read again. At a `--rate` that
+    /// takes as long as the copy did, and all the while a broker would keep what it deletes, and
+    /// a folder could not be served; so the source is let go of first. Whoever types this command
+    /// again after a kill wants the content of then, of the source that is called so then: that
+    /// one is asked, and if it has another snapshot than the draft, all of it is moved anew.
     async fn fetch(&self) -> Result<Fetched, Failure> {
         if self.from.contains("://") {
             return self.fetch_from_broker().await;
@@ -150,7 +146,7 @@ impl Backup {
         let source = Source::of_store(&store, now(), None, whose(self.not_owned)).await;
         let source = of(&from.folder, source)?;
         let fetched = self
-            .fetch_from(&source, Origin::Place(&from.folder))
+            .fetch_from(&source, Origin::Folder(&from.folder))
             .await?;
         drop(source);
         close(&from.folder, store.as_ref()).await?;
@@ -163,7 +159,8 @@ impl Backup {
         let url = url.map_err(|error| Failure::because(Exit::Usage, &error))?;
         of_folders_alone(self.not_owned)?;
         let broker = data::Source::new(url, &self.remote.credentials()?)?;
-        let cut = left::all(&self.to, &self.from)?.into_iter().next();
+        // By their names the last one is the newest, and the others' are gone sooner.
+        let cut = left::all(&self.to, &self.from)?.pop();
         let held = broker.snapshot(cut.map(|(_, id)| id)).await?;
         let (at, peer) = (held.at.clone(), broker.peer());
         let source = Source::remote(at, peer, Arc::clone(&broker) as _, Box::new(()));
@@ -210,6 +207,12 @@ impl Backup {
         if let Some((to, _)) = all.into_iter().find(|(_, id)| *id == source.at().id) {
             return Ok(to);
         }
+        for draft in left::drafts(&self.to)? {
+            complain(&format!(
+                "{} was cut, and is of another snapshot than the source has: beginning anew, with the content of now; delete that file, unless it is another source's",
+                draft.display()
+            ));
+        }
         let taken: String = moment(now())
             .chars()
             .take_while(|it| *it != '.' && *it != 'Z')
@@ -225,16 +228,20 @@ impl Backup {
         to: &Path,
     ) -> Result<Fetched, Failure> {
         let keyspaces = pop_store::table::KEYSPACES;
+        // The source is asked before: a broker gives up within a minute what nobody holds.
         let limiter = limiter(self.rate);
-        let (draft, begun) = Draft::open(to, source.at(), &keyspaces, &limiter).await?;
+        let mut meter = Meter::new(CUT, None);
+        let seen = |seen: Totals| meter.at(seen.rows, seen.bytes);
+        let (draft, begun) = Draft::open(to, source.at(), &keyspaces, &limiter, seen).await?;
+        drop(meter);
         match &begun {
             Begun::Anew => {}
             Begun::Instead => complain(
-                "an earlier backup was cut, and the store has changed since: beginning anew",
+                "an earlier backup was cut, and its source does not have that snapshot any more: beginning anew, with the content of now",
             ),
             // It is said once the session takes it up.
             Begun::Behind(_) => {}
-            Begun::Whole => complain(CUT_WHEN_WRITTEN),
+            Begun::Whole => complain("an earlier backup was cut when all was written"),
         }
         let mut target = Target::new(Arc::new(draft.clone()));
         if let Begun::Behind(resume) = &begun {
@@ -250,18 +257,17 @@ impl Backup {
             };
             moved = Some(self.copy(source, target, &draft, &transfer).await?);
         }
-        Ok(Fetched::Now(draft.written(&self.from)?, moved))
+        Ok(Fetched::Now(draft.written()?, moved))
     }
 
     /// Reads what is written, and gives it its name.
     async fn finish(&self, written: Written) -> Result<BackupFile, Failure> {
         let mut meter = Meter::new(AGAIN, Some(written.totals().bytes));
         let limiter = limiter(self.rate);
-        let named = written.finish(&limiter, |seen| meter.at(seen.rows, seen.bytes));
+        let seen = |seen: Totals| meter.at(seen.rows, seen.bytes);
+        let named = written.finish(&self.from, &limiter, seen);
         named.await.map_err(|error| {
-            let is_damaged = matches!(error, BackupError::Damaged { .. } | BackupError::Cut { .. });
-            let advice = "it was written so that it could be read: see what is wrong with that disk, and type the same command again";
-            Failure::unadvised(&error).and(is_damaged.then_some(advice))
+            Failure::of_backup(&error, "it was written so that it could be read: see what is wrong with that disk, and type the same command again")
         })
     }
 
@@ -270,7 +276,9 @@ impl Backup {
         let mut meter = Meter::new(AGAIN, Some(file.digest().1.bytes));
         let limiter = limiter(self.rate);
         let read = file.verify(&limiter, |seen| meter.at(seen.rows, seen.bytes));
-        read.await?;
+        let advice = "move it away, and type the same command again";
+        read.await
+            .map_err(|error| Failure::of_backup(&error, advice))?;
         Ok(file)
     }
 

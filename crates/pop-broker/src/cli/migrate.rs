@@ -15,7 +15,8 @@ use super::{
     remote::Remote,
     say,
     transfer::{
-        Destination, block_on, close, help, limiter, now, of, of_folders_alone, open_source, whose,
+        Destination, block_on, close, help, limiter, now, of, of_folders_alone, open_source,
+        totals, whose,
     },
 };
 
@@ -96,10 +97,10 @@ impl Migrate {
         let folder = Destination::open(&to, Backend::Fjall).await?;
         let limiter = limiter(self.rate);
         let wanted = match folder.may_have_it(self.replace) {
-            true => Some(of(
-                &from.folder,
-                place::totals(store.as_ref(), &limiter).await,
-            )?),
+            true => {
+                let what = "reading the folder to copy from";
+                Some(totals(what, &from.folder, store.as_ref(), &limiter).await?)
+            }
             false => None,
         };
         let (digest, moved) = match wanted {
@@ -118,7 +119,7 @@ impl Migrate {
                 let filled = folder
                     .fill(
                         &source,
-                        Origin::Place(&from.folder),
+                        Origin::Folder(&from.folder),
                         self.rate,
                         "migration",
                         None,

@@ -33,8 +33,10 @@ pub(super) const UNCHANGED: &str = "what was there before is unchanged";
 pub(super) enum Origin<'a> {
     /// A broker that runs.
     Broker(&'a SourceUrl),
-    /// A folder or a file of this machine.
-    Place(&'a Path),
+    /// The folder of a store, on this machine.
+    Folder(&'a Path),
+    /// A file that was made before, on this machine.
+    Backup(&'a Path),
 }
 
 /// What failed.
@@ -54,7 +56,7 @@ impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broker(url) => write!(f, "{url}"),
-            Self::Place(path) => write!(f, "{}", path.display()),
+            Self::Folder(path) | Self::Backup(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -82,7 +84,7 @@ impl Transfer<'_> {
         };
         let mut failure = failure.and(first(error.kind(), self.from));
         // What lies here is as damaged the next time.
-        let is_lost = matches!((side, self.from), (Side::Source, Origin::Place(_)));
+        let is_lost = side == Side::Source && !matches!(self.from, Origin::Broker(_));
         if !is_lost {
             failure = failure.and(again(error.retry()));
         }
@@ -140,7 +142,7 @@ fn exit(side: Side, from: Origin<'_>) -> Exit {
     match (side, from) {
         (Side::Target, _) => Exit::FolderUnusable,
         (Side::Way, Origin::Broker(_)) => Exit::NoBroker,
-        (Side::Way | Side::Source, Origin::Place(_)) => Exit::FolderUnusable,
+        (Side::Way | Side::Source, Origin::Folder(_) | Origin::Backup(_)) => Exit::FolderUnusable,
         (Side::Source, Origin::Broker(_)) | (Side::Neither, _) => Exit::Failed,
     }
 }
@@ -167,7 +169,10 @@ fn first(kind: ErrorKind, from: Origin<'_>) -> Option<&'static str> {
         ErrorKind::Corrupt(_) if is_broker => Some(
             "if that happens again, see what is wrong with the network, or with the disk of that broker",
         ),
-        ErrorKind::Corrupt(_) => Some("see what is wrong with its disk, or take another backup"),
+        ErrorKind::Corrupt(_) if matches!(from, Origin::Backup(_)) => {
+            Some("see what is wrong with its disk, or take another backup")
+        }
+        ErrorKind::Corrupt(_) => Some("see what is wrong with its disk"),
         ErrorKind::SourceGone if is_broker => Some(
             "a broker keeps a snapshot for as long as --data-snapshot-age-max allows, 6 hours if it does not say: give it more, or choose a higher --rate",
         ),
@@ -235,10 +240,11 @@ impl From<data::SourceError> for Failure {
             Error::NoCa(_) | Error::NoTls(_) | Error::NoName(_) | Error::Tls(_) => {
                 (Exit::Usage, None)
             }
-            Error::Broken { .. } => (
-                Exit::NoBroker,
-                Some("see that it runs, with that --data-listen, and can be reached from here"),
-            ),
+            Error::Broken { error, .. } => {
+                let usual =
+                    "see that it runs, with that --data-listen, and can be reached from here";
+                (Exit::NoBroker, Some(of_tls(error).unwrap_or(usual)))
+            }
             Error::Refused { busy: true, .. } => {
                 (Exit::Failed, Some("type the same command again later"))
             }
@@ -248,9 +254,23 @@ impl From<data::SourceError> for Failure {
     }
 }
 
+/// What to do about an error of TLS: whoever is there does answer.
+fn of_tls(error: &io::Error) -> Option<&'static str> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(match error {
+        rustls::Error::InvalidCertificate(_) => {
+            "see that --tls-ca has what signed the certificate of that broker, and that this is of the host in the URL and not out of date"
+        }
+        rustls::Error::AlertReceived(_) => {
+            "see that --tls-certificate and --tls-key are given, and signed by what that broker has as --data-tls-client-ca"
+        }
+        _ => "see that TLS is spoken there: with --data-tls-certificate and --data-tls-key",
+    })
+}
+
 impl Failure {
-    /// Of a backup, whoever wrote it.
-    pub(super) fn unadvised(error: &BackupError) -> Self {
+    /// Of a backup, with what to do if it is damaged.
+    pub(super) fn of_backup(error: &BackupError, if_damaged: &str) -> Self {
         let exit = match error {
             BackupError::NotABackup(_) => Exit::Usage,
             BackupError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -263,14 +283,14 @@ impl Failure {
             }
             BackupError::Exists { .. } => Exit::Failed,
         };
-        Self::because(exit, error)
+        let is_damaged = matches!(error, BackupError::Damaged { .. } | BackupError::Cut { .. });
+        Self::because(exit, error).and(is_damaged.then_some(if_damaged))
     }
 }
 
 impl From<BackupError> for Failure {
     fn from(error: BackupError) -> Self {
-        let is_damaged = matches!(error, BackupError::Damaged { .. } | BackupError::Cut { .. });
-        Self::unadvised(&error).and(is_damaged.then_some("take another copy of it"))
+        Self::of_backup(&error, "take another copy of it")
     }
 }
 

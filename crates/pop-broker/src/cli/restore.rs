@@ -93,7 +93,7 @@ impl Restore {
             let filled = folder
                 .fill(
                     &source,
-                    Origin::Place(&self.from),
+                    Origin::Backup(&self.from),
                     self.rate,
                     "restore",
                     total,

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use kv_restore::{Installed, Limiter, Target};
+use kv_restore::{Digest, Installed, Limiter, Target};
 use pop_broker::{
     OpenStore,
     data::ByteRate,
@@ -146,15 +146,15 @@ impl Destination {
     pub(super) async fn is_filled(
         &self,
         to: &Location,
-        wanted: &kv_restore::Digest,
+        wanted: &Digest,
         replace: bool,
         limiter: &Limiter,
     ) -> Result<bool, Failure> {
         if !self.may_have_it(replace) {
             return Ok(false);
         }
-        let found = place::totals(self.store.as_ref(), limiter).await;
-        let found = of(&self.folder, found)?;
+        let what = "comparing what the folder has";
+        let found = totals(what, &self.folder, self.store.as_ref(), limiter).await?;
         if found == *wanted {
             complain("the folder has this content already");
             return Ok(true);
@@ -194,6 +194,19 @@ impl Destination {
             }
         }
     }
+}
+
+/// What the rows of a store add up to: that takes as long as to move them, and who waits is told
+/// how far it is.
+pub(super) async fn totals(
+    what: &'static str,
+    folder: &Path,
+    store: &dyn Store,
+    limiter: &Limiter,
+) -> Result<Digest, Failure> {
+    let mut meter = Meter::new(what, None);
+    let totals = place::totals(store, limiter, |it| meter.at(it.rows(), it.bytes()));
+    of(folder, totals.await)
 }
 
 /// Ends the use of the store in a folder.

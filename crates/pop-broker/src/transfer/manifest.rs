@@ -1,13 +1,13 @@
 //! What a person reads about a backup: `NAME.toml`, beside it.
 //!
 //! It says what the backup says of itself, and where it was taken from. A restore reads the
-//! backup alone. From the moment that all is written until its command has said that the backup
-//! is there it is called `NAME.toml.partial`: so a command that is typed again after a kill
-//! knows its own backup from every other that has the name.
+//! backup alone. Until its command has said that the backup is there it is called
+//! `NAME.toml.partial`: so a command that is typed again after a kill knows its own backup
+//! from every other that has the name.
 
 use std::{
     fs::{self, File},
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -109,18 +109,6 @@ impl Manifest {
         };
         write().map_err(BackupError::io(&path, "written"))
     }
-
-    /// Whether a command that took it from there left this beside the backup `of`.
-    pub(super) fn is_left(&self, of: &Path, from: &str) -> bool {
-        let left = fs::read_to_string(untold(of));
-        left.is_ok_and(|it| it == self.text_from(from))
-    }
-
-    /// Takes away what nobody was told of.
-    pub(super) fn forget(of: &Path) {
-        // What is left in spite of that is read again, and found damaged again.
-        let _ = fs::remove_file(untold(of));
-    }
 }
 
 /// The name of a manifest until it is told of.
@@ -144,7 +132,8 @@ impl BackupFile {
     /// it, and before it said so.
     #[must_use]
     pub fn is_untold(&self, from: &str) -> bool {
-        Manifest::of(self).is_left(self.path(), from)
+        let left = fs::read_to_string(untold(self.path()));
+        left.is_ok_and(|it| it == Manifest::of(self).text_from(from))
     }
 
     /// Somebody was told that the backup is there: its manifest gets its name. From then on
@@ -155,13 +144,14 @@ impl BackupFile {
     /// If it can't be named.
     pub fn told(&self, from: &str) -> Result<(), BackupError> {
         let (old, new) = (untold(self.path()), told(self.path()));
-        if !old.exists() {
-            if new.exists() {
-                return Ok(());
-            }
+        if !old.exists() && !new.exists() {
             Manifest::of(self).write(self.path(), from, &Files)?;
         }
-        let named = fs::rename(&old, &new).and_then(|()| Files.sync_folder_of(&new));
+        let named = match fs::rename(&old, &new) {
+            // It was told of before, or another command in this folder does so now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && new.exists() => Ok(()),
+            named => named.and_then(|()| Files.sync_folder_of(&new)),
+        };
         named.map_err(BackupError::io(&new, "named"))
     }
 }

@@ -88,14 +88,19 @@ pub async fn is_empty(store: &dyn Store) -> Result<bool> {
     Ok(true)
 }
 
-/// What a broker's rows in a store add up to, read no faster than the limit.
+/// What a broker's rows in a store add up to, read no faster than the limit. `seen` is told
+/// what was read until then.
 ///
 /// # Errors
 ///
 /// Those of the store.
-pub async fn totals(store: &dyn Store, limiter: &Limiter) -> Result<Digest> {
+pub async fn totals(
+    store: &dyn Store,
+    limiter: &Limiter,
+    seen: impl FnMut(&Digest),
+) -> Result<Digest> {
     let snapshot = store.snapshot().await?;
-    digest_within(snapshot.as_ref(), &table::KEYSPACES, limiter).await
+    digest_within(snapshot.as_ref(), &table::KEYSPACES, limiter, seen).await
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use pop_broker::{
     space::{KEYSPACES, SEALS},
     transfer::{
         CopyOptions, Source, Whose, copy,
-        file::{BackupError, BackupFile, Begun, Draft, Written},
+        file::{BackupError, BackupFile, Begun, Draft, Totals},
         installed, place,
     },
 };
@@ -66,12 +66,12 @@ async fn rows(store: &Arc<dyn Store>) -> Digest {
 }
 
 async fn open(to: &Path, at: &SnapshotRef) -> Result<(Draft, Begun), BackupError> {
-    Draft::open(to, at, &table::KEYSPACES, &Limiter::none()).await
+    Draft::open(to, at, &table::KEYSPACES, &Limiter::none(), |_| {}).await
 }
 
 async fn finish(draft: Draft) -> Result<BackupFile, BackupError> {
-    let written = draft.written(FROM)?;
-    written.finish(&Limiter::none(), |_| {}).await
+    let written = draft.written()?;
+    written.finish(FROM, &Limiter::none(), |_| {}).await
 }
 
 /// Where a backup is made, and what of.
@@ -250,9 +250,9 @@ async fn a_backup_that_was_cut_anywhere_goes_on_and_ends_the_same() {
     assert!(behind > 20, "most of them went on: {behind}");
 }
 
-// Mutants: `verify`, `look` or `digest_within` without its limit, one of each.
+// Mutants: `verify`, `look` or `digest_within` without its limit, or without a word, one of each.
 #[tokio::test(start_paused = true)]
-async fn whatever_is_read_again_is_read_no_faster_than_the_limit() {
+async fn whatever_is_read_again_is_read_no_faster_than_the_limit_and_told() {
     const RATE: u64 = 1 << 20;
     let place = Place::new(300).await;
     let (draft, _, written) = place.write().await;
@@ -269,52 +269,54 @@ async fn whatever_is_read_again_is_read_no_faster_than_the_limit() {
     };
     let at = place.source().await.at().clone();
     let (limiter, since) = (Limiter::new(RATE), Instant::now());
-    let draft = Draft::open(&place.to, &at, &table::KEYSPACES, &limiter).await;
+    // What is told last, of each.
+    let (mut draft_seen, mut file_seen, mut store_seen) = (0, 0, 0);
+    let seen = |it: Totals| draft_seen = it.bytes;
+    let draft = Draft::open(&place.to, &at, &table::KEYSPACES, &limiter, seen).await;
     let (draft, begun) = draft.unwrap();
     assert_eq!(begun, Begun::Whole);
     is_paid(length, since, "the draft");
     let (limiter, since) = (Limiter::new(RATE), Instant::now());
-    let written = draft.written(FROM).unwrap();
-    let file = written.finish(&limiter, |_| {}).await.unwrap();
+    let written = draft.written().unwrap();
+    let named = written.finish(FROM, &limiter, |it| file_seen = it.bytes);
+    let file = named.await.unwrap();
     is_paid(length, since, "the backup");
     let (limiter, since) = (Limiter::new(RATE), Instant::now());
-    let totals = place::totals(place.store.as_ref(), &limiter).await.unwrap();
+    let seen = |it: &Digest| store_seen = it.bytes();
+    let totals = place::totals(place.store.as_ref(), &limiter, seen).await;
+    let totals = totals.unwrap();
     assert_eq!(totals.sum(), file.digest().0);
     is_paid(totals.bytes(), since, "the store");
+    assert_eq!([draft_seen, file_seen, store_seen], [totals.bytes(); 3]);
 }
 
-// Catches: what is written asks its source again; a draft of another source, or one that is
-// not whole, for what was written; damage that every later command finds again.
+// Catches: what is written and was not read again for what is done; a lock that is given up
+// before; damage that every later command finds again.
 #[tokio::test]
-async fn what_is_written_needs_its_source_no_more_unless_it_is_damaged() {
+async fn what_is_written_has_no_name_until_it_was_read_and_is_mended_if_it_is_damaged() {
     let place = Place::new(300).await;
-    let left = |from: &str| Written::left(&place.to, from);
+    let manifest = place.to.with_extension("toml.partial");
     let (draft, _, written) = place.write().await;
     written.unwrap();
-    // Whole, and nobody says where it is from.
-    assert!(left(FROM).unwrap().is_none());
-    let written = draft.written(FROM).unwrap();
-    assert!(matches!(left(FROM), Err(BackupError::InUse(_))));
+    let written = draft.written().unwrap();
+    let other = open(&place.to, place.source().await.at()).await;
+    assert!(matches!(other, Err(BackupError::InUse(_))));
     drop(written);
-    assert!(left("another").unwrap().is_none());
     let bytes = fs::read(place.draft()).unwrap();
-    fs::write(place.draft(), &bytes[..bytes.len() - 1]).unwrap();
-    assert!(left(FROM).unwrap().is_none());
     let mut damaged = bytes.clone();
     damaged[bytes.len() / 2] ^= 1;
+    let (draft, begun, _) = place.write().await;
+    assert_eq!(begun, Begun::Whole);
     fs::write(place.draft(), &damaged).unwrap();
-    let found = left(FROM).unwrap().unwrap();
-    let read = found.finish(&Limiter::none(), |_| {}).await;
+    let read = finish(draft).await;
     assert!(matches!(read, Err(BackupError::Damaged { .. })), "{read:?}");
-    assert!(left(FROM).unwrap().is_none());
+    assert!(!manifest.exists() && !place.to.exists());
     // As a command that goes on behind what is whole.
     let (draft, begun, written) = place.write().await;
     assert!(matches!(begun, Begun::Behind(_)), "{begun:?}");
     written.unwrap();
-    drop(draft.written(FROM).unwrap());
-    let found = left(FROM).unwrap().unwrap();
-    let file = found.finish(&Limiter::none(), |_| {}).await.unwrap();
-    assert!(file.is_untold(FROM) && left(FROM).unwrap().is_none());
+    let file = finish(draft).await.unwrap();
+    assert!(file.is_untold(FROM));
     assert!(fs::read(&place.to).unwrap() == bytes);
 }
 

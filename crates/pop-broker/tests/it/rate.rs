@@ -12,10 +12,7 @@ use pop_broker::{
     space::{KEYSPACES, SEALS},
     transfer::{CopyOptions, Source, Whose, copy},
 };
-use pop_store::{
-    Durability, MemStore, Store, WriteBatch,
-    table::BODY,
-};
+use pop_store::{Durability, MemStore, Store, WriteBatch, table::BODY};
 use tokio::time::{Instant, timeout};
 
 const MIB: u64 = 1 << 20;

@@ -13,10 +13,15 @@ use crate::{
     bootstrap::{shown, source, to, url},
 };
 
+/// The file or folder that a command makes.
+fn target(bench: &Bench, command: &str) -> String {
+    bench.path(command).to_str().unwrap().to_owned()
+}
+
 /// Starts a command that asks a broker.
 fn begin(bench: &Bench, command: &str, url: &str) -> Child {
     let to = match command {
-        "backup" => bench.path("a.backup").to_str().unwrap().to_owned(),
+        "backup" => target(bench, command),
         command => to(bench, command),
     };
     let mut asks = Command::new(BINARY);
@@ -98,7 +103,7 @@ async fn a_broker_that_is_lost_on_the_way_ends_as_one_that_is_absent() {
         ended(&output, 8, &parts);
         let said = String::from_utf8_lossy(&output.stderr);
         let line = said.lines().last().unwrap();
-        let folder = bench.path(command).to_str().unwrap().to_owned();
-        assert!(!line.contains(&folder), "{line}");
+        let blamed = format!("{}: ", target(&bench, command));
+        assert!(!line.contains(&blamed), "{line}");
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    bench::{BINARY, Bench, DURABLE, END_MAX, ask, client, run, until},
+    bench::{BINARY, Bench, DURABLE, END_MAX, ask, client, run},
     bootstrap::{shown, source, to, url},
     process::Process,
 };
@@ -34,8 +34,9 @@ async fn stop(mut broker: Process) {
 }
 
 /// Begins a command, and kills it when it says for the first time how much it moved: after 5 s
-/// of that, with two points of 4 MiB behind it. A restore reads its backup first.
-fn kill_in_the_middle(arguments: &[&str]) {
+/// of that, with two points of 4 MiB behind it. A restore reads its backup first, and a backup
+/// tells of those that it leaves: what is said until then.
+fn kill_in_the_middle(arguments: &[&str]) -> String {
     let mut child = Command::new(BINARY)
         .args(arguments)
         .args(["--rate", "2M"])
@@ -45,7 +46,12 @@ fn kill_in_the_middle(arguments: &[&str]) {
         .unwrap();
     let said = BufReader::new(child.stderr.take().unwrap());
     let mut lines = said.lines().map(|it| it.unwrap());
-    let line = lines.find(|it| !it.contains("reading the backup"));
+    let is_before = |it: &str| it.contains("reading the backup") || it.contains("beginning anew");
+    let mut before = String::new();
+    let line = lines.find(|it| {
+        before.push_str(it);
+        !is_before(it)
+    });
     let line = line.unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -56,6 +62,7 @@ fn kill_in_the_middle(arguments: &[&str]) {
         is_known,
         "{line}"
     );
+    before
 }
 
 /// What a command says that succeeds, and how many MiB it moved.
@@ -115,7 +122,8 @@ async fn a_restore_and_a_migration_that_were_killed_go_on_with_what_they_had_mov
 
 /// The copy is the one that was begun: without what was sent since. That of a broker that was
 /// started anew is another.
-/// Mutant: `bootstrap` asks for any snapshot.
+/// Mutants: `bootstrap` asks for any snapshot; `backup` for that of the first draft of a folder,
+/// or without a word of those that it leaves.
 #[tokio::test]
 async fn a_copy_that_was_killed_goes_on_as_long_as_its_snapshot_is_kept() {
     let bench = Bench::new();
@@ -127,6 +135,15 @@ async fn a_copy_that_was_killed_goes_on_as_long_as_its_snapshot_is_kept() {
     kill_in_the_middle(&bootstrap);
     ask(&broker, &["topic", "create", "later"]);
     goes_on(&bootstrap);
+    let folder = bench.path("backups");
+    std::fs::create_dir(&folder).unwrap();
+    let backup = ["backup", "--from", &from, "--to", folder.to_str().unwrap()];
+    let (old, draft) = (bench.path("old"), folder.join("a.backup.partial"));
+    done(&["backup", "--from", &from, "--to", old.to_str().unwrap()]);
+    std::fs::rename(old, &draft).unwrap();
+    let left = kill_in_the_middle(&backup);
+    assert!(left.contains(draft.to_str().unwrap()), "{left}");
+    goes_on(&backup);
     kill_in_the_middle(&["bootstrap", "--from", &from, "--to", &two]);
     stop(broker).await;
     let broker = source(&bench, &[]);
@@ -141,36 +158,91 @@ async fn a_copy_that_was_killed_goes_on_as_long_as_its_snapshot_is_kept() {
     }
 }
 
-/// Its reading takes six seconds, in which it is killed.
-/// Catches: a broker that keeps its snapshot until the file was read again; a reading that no
-/// rate holds for; one that has to ask the broker again.
+/// Catches: nothing said for as long as a draft, a folder or a backup is read and nothing moves.
 #[tokio::test]
-async fn a_broker_is_let_go_of_before_its_backup_is_read_again() {
+async fn who_waits_for_what_is_only_read_is_told_how_far_it_is() {
+    let bench = Bench::new();
+    let broker = bench.serve_folder();
+    send(&broker, 5).await;
+    stop(broker).await;
+    let path = |name: &str| bench.path(name).to_str().unwrap().to_owned();
+    let (file, draft) = (path("a.backup"), path("b.backup"));
+    let folders = ["one", "two", "three"].map(path);
+    done(&["backup", "--from", &bench.data(), "--to", &file]);
+    std::fs::copy(&file, format!("{draft}.partial")).unwrap();
+    for folder in &folders {
+        done(&["restore", "--from", &file, "--to", folder]);
+    }
+    let copied = to(&bench, "three");
+    let running = [
+        ["backup", "--from", &bench.data(), "--to", &draft],
+        ["restore", "--from", &file, "--to", &folders[0]],
+        ["migrate", "--from", &folders[1], "--to", &copied],
+    ]
+    .map(|arguments| {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).args(["--rate", "384K"]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    });
+    let told = [
+        [
+            "reading the backup that was cut: ",
+            "reading the backup again: ",
+        ],
+        ["reading the backup: ", "comparing what the folder has: "],
+        [
+            "reading the folder to copy from: ",
+            "comparing what the folder has: ",
+        ],
+    ];
+    for (child, told) in running.into_iter().zip(told) {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        for line in told {
+            assert!(said.contains(line), "{line:?} in {said}");
+        }
+    }
+}
+
+/// It is killed when it says for the first time how far it has read again what it wrote, with
+/// ten seconds of that to go.
+/// Catches: a broker that keeps its snapshot until the file was read again; a reading that no
+/// rate holds for; the content of then for the one that is asked for now.
+#[tokio::test]
+async fn a_backup_that_was_killed_while_it_was_read_again_asks_its_source_anew() {
     let bench = Bench::new();
     let broker = source(&bench, &[]);
     send(&broker, 4).await;
     let (from, file) = (url(&broker), bench.path("a.backup"));
-    let backup = ["backup", "--from", &from, "--to", file.to_str().unwrap()];
+    let to = file.to_str().unwrap();
+    let backup = ["backup", "--from", &from, "--to", to];
     let mut child = Command::new(BINARY)
         .args(backup)
-        .args(["--rate", "512K"])
+        .args(["--rate", "256K"])
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let written = bench.path("a.backup.toml.partial");
-    until(|| written.exists()).await;
-    until(|| shown(&broker, "snapshots") == 0).await;
+    let said = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = said.lines().map(|it| it.unwrap());
+    assert!(lines.any(|it| it.contains("reading the backup again")));
+    assert_eq!(shown(&broker, "snapshots"), 0);
     assert!(
         !file.exists(),
         "it was read before the broker was let go of"
     );
     child.kill().unwrap();
     child.wait().unwrap();
+    ask(&broker, &["topic", "create", "later"]);
+    let (said, moved) = done(&backup);
+    assert!(said.contains("beginning anew, with the content"), "{said}");
+    assert!(moved > 3.9, "{moved} MiB");
     stop(broker).await;
-    let output = run(&backup);
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("cut when all was written"), "{said}");
-    assert!(file.exists() && !written.exists());
+    let folder = bench.path("restored");
+    let folder = folder.to_str().unwrap();
+    done(&["restore", "--from", to, "--to", folder]);
+    let copy = bench.serve(&["--store", DURABLE, "--data", folder]);
+    assert!(ask(&copy, &["topic", "list"]).contains("later"));
 }

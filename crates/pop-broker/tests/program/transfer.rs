@@ -98,7 +98,7 @@ fn untell(file: &str) {
 /// The backup of a folder that a broker was on since is another one, and so is that of a
 /// broker whose snapshot is gone; a name is never written over.
 /// Catches: a backup that is done and can't be made twice; any backup with the name for the
-/// one that was asked for.
+/// one that was asked for; one that is damaged, of which another copy is to be taken.
 #[tokio::test]
 async fn a_backup_that_was_killed_when_it_was_done_is_told_of_once() {
     let bench = left().await;
@@ -110,6 +110,13 @@ async fn a_backup_that_was_killed_when_it_was_done_is_told_of_once() {
     // The content is the same, whether the command was killed or not.
     assert_eq!(digest(&done(&backup)), digest(&first));
     untell(&file);
+    let bytes = fs::read(&file).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 1;
+    fs::write(&file, damaged).unwrap();
+    let advice = "move it away, and type the same command again";
+    refused(&backup, 6, advice);
+    fs::write(&file, bytes).unwrap();
     let broker = bench.serve_folder();
     ask(&broker, &["topic", "create", "later"]);
     stop(broker).await;
@@ -137,10 +144,43 @@ async fn a_backup_that_was_killed_when_it_was_done_is_told_of_once() {
     assert_eq!(fs::read(&other).unwrap(), b"mine");
 }
 
+/// One that was killed when all was written, and before it was read again.
+/// Catches: what is whole and moved again; the content of another folder, or of then, for that
+/// of the folder that is called so now.
+#[tokio::test]
+async fn a_backup_that_was_killed_when_all_was_written_is_finished_if_its_folder_is_as_it_was() {
+    let bench = left().await;
+    let file = path(&bench, "a.backup");
+    let backup = ["backup", "--from", &bench.data(), "--to", &file];
+    // Between the manifest and the name, and before both.
+    let unname = |has_manifest: bool| {
+        untell(&file);
+        fs::rename(&file, format!("{file}.partial")).unwrap();
+        if !has_manifest {
+            fs::remove_file(format!("{file}.toml.partial")).unwrap();
+        }
+    };
+    let digest = |told: &str| told.split_once("digest").unwrap().1.to_owned();
+    let first = done(&backup);
+    for has_manifest in [true, false] {
+        unname(has_manifest);
+        let again = done(&backup);
+        assert!(!again.contains("moved"), "{again}");
+        assert_eq!(digest(&again), digest(&first));
+    }
+    unname(true);
+    let broker = bench.serve_folder();
+    ask(&broker, &["topic", "create", "later"]);
+    stop(broker).await;
+    let later = done(&backup);
+    assert!(later.contains("moved"), "{later}");
+    assert_ne!(digest(&later), digest(&first));
+}
+
 /// In a folder each command makes a backup of its own moment, and what was left gets its
-/// name and its manifest.
-/// Catches: an old backup for the one that is due; one that is not read again and has no name
-/// for ever; damage of another one that ends this one.
+/// manifest.
+/// Catches: an old backup for the one that is due; a command that fails for what is wrong with
+/// another one's.
 #[tokio::test]
 async fn in_a_folder_a_backup_that_was_killed_is_no_other_ones() {
     let bench = left().await;
@@ -161,32 +201,17 @@ async fn in_a_folder_a_backup_that_was_killed_is_no_other_ones() {
     let broker = bench.serve_folder();
     ask(&broker, &["topic", "create", "later"]);
     stop(broker).await;
+    // What is in the way of its manifest.
+    let manifest = format!("{named}.toml");
+    fs::create_dir(&manifest).unwrap();
     let second = file(&done(&backup));
     assert_ne!(second, named);
-    // One that was killed when all of it was written, and one whose disk lost some of that; the
-    // next one may be of the same second.
-    let late = format!("{second}-2");
-    fs::rename(&second, &late).unwrap();
-    fs::rename(format!("{second}.toml"), format!("{late}.toml")).unwrap();
-    for file in [&named, &late] {
-        untell(file);
-        fs::rename(file, format!("{file}.partial")).unwrap();
-    }
-    let draft = format!("{named}.partial");
-    let mut bytes = fs::read(&draft).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::write(&draft, bytes).unwrap();
-    let broker = bench.serve_folder();
-    ask(&broker, &["topic", "create", "still-later"]);
-    stop(broker).await;
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 5);
+    fs::remove_dir(&manifest).unwrap();
     let third = file(&done(&backup));
-    for file in [late, third] {
-        assert!(Path::new(&file).exists(), "{file}");
-        assert!(Path::new(&format!("{file}.toml")).exists(), "{file}");
+    for file in [named, second, third] {
+        assert!(Path::new(&format!("{file}.toml")).is_file(), "{file}");
     }
-    assert!(Path::new(&draft).exists() && !Path::new(&named).exists());
-    assert_eq!(fs::read_dir(folder).unwrap().count(), 5);
 }
 
 /// P8. Catches: data that are replaced without being asked; the same content for other data.

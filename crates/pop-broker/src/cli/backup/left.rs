@@ -6,7 +6,7 @@ use std::{
 };
 
 use kv_restore::SnapshotId;
-use pop_broker::transfer::file::{BackupError, BackupFile, Draft, PARTIAL, Written};
+use pop_broker::transfer::file::{BackupError, BackupFile, Draft, PARTIAL};
 
 /// The backup `to`, if a command that was the same made it and was killed before it said so.
 ///
@@ -31,20 +31,21 @@ pub(super) fn all(to: &Path, from: &str) -> Result<Vec<(PathBuf, SnapshotId)>, B
     Ok(all)
 }
 
-/// In a folder: the others that are whole, which nobody was told of, and those that are written
-/// and were not read again.
-pub(super) fn others(
-    to: &Path,
-    from: &str,
-) -> Result<(Vec<BackupFile>, Vec<Written>), BackupError> {
+/// In a folder: the files of the drafts.
+pub(super) fn drafts(to: &Path) -> Result<Vec<PathBuf>, BackupError> {
+    let names = names(to)?;
+    let drafts = names.iter().filter(|it| Draft::snapshot_of(it).is_some());
+    let file = |to: &PathBuf| format!("{}{PARTIAL}", to.display()).into();
+    Ok(drafts.map(file).collect())
+}
+
+/// In a folder: the others that are whole, which nobody was told of.
+pub(super) fn others(to: &Path, from: &str) -> Result<Vec<BackupFile>, BackupError> {
     if !to.is_dir() {
-        return Ok(Default::default());
+        return Ok(Vec::new());
     }
     let names = names(to)?;
-    let whole = names.iter().filter_map(|it| untold(it, from)).collect();
-    // What another command reads it will tell of itself.
-    let written = names.iter().filter_map(|it| Written::left(it, from).ok()?);
-    Ok((whole, written.collect()))
+    Ok(names.iter().filter_map(|it| untold(it, from)).collect())
 }
 
 /// The name itself, or the names of what was begun in a folder.
@@ -64,7 +65,7 @@ fn names(to: &Path) -> Result<Vec<PathBuf>, BackupError> {
         let begun = begun.map(|it| it.strip_suffix(".toml").unwrap_or(it));
         names.extend(begun.map(PathBuf::from));
     }
-    // A draft of which all is written has two such files.
+    // One that was killed between its manifest and its name has two such files.
     names.sort_unstable();
     names.dedup();
     Ok(names)

@@ -51,14 +51,17 @@ const TABLE: &[(ErrorKind, (u8, u8), &str)] = &[
 ];
 
 // Mutants: a broker that is lost ends as anything else that fails; what a broker can't read or
-// gives damaged, as what is wrong with the folder of this side.
+// gives damaged, as what is wrong with the folder of this side; another backup of a folder that
+// is damaged.
 #[test]
 fn every_kind_of_failure_has_its_code_and_its_advice() {
     let url = "tcp://broker:8083".parse().unwrap();
-    let (broker, place) = (Origin::Broker(&url), Origin::Place(Path::new("/data")));
+    let (broker, place) = (Origin::Broker(&url), Origin::Folder(Path::new("/data")));
+    let file = Origin::Backup(Path::new("/a.backup"));
     for (kind, (of_broker, of_place), word) in TABLE.iter().copied() {
         let code = |from| exit(side(kind), from).code();
         assert_eq!((code(broker), code(place)), (of_broker, of_place), "{kind}");
+        assert_eq!(code(file), of_place, "{kind}");
         let told = first(kind, broker).unwrap_or_default();
         assert!(
             told.contains(word) && told.is_empty() == word.is_empty(),
@@ -66,6 +69,32 @@ fn every_kind_of_failure_has_its_code_and_its_advice() {
         );
         let here = first(kind, place).unwrap_or_default();
         assert!(!here.contains("broker"), "{kind}: {here}");
+        assert!(!here.contains("backup"), "{kind}: {here}");
+        let of_file = first(kind, file).unwrap_or_default();
+        let is_damaged = matches!(kind, ErrorKind::Corrupt(_));
+        assert_eq!(of_file.contains("another backup"), is_damaged, "{kind}");
+    }
+}
+
+// Mutants: every error is of a broker that does not run; of one that can't be known.
+#[test]
+fn who_answers_and_is_not_trusted_is_not_said_to_be_down() {
+    use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+    let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+    let unwanted = Error::AlertReceived(AlertDescription::CertificateRequired);
+    let plain = Error::InvalidMessage(InvalidMessage::InvalidContentType);
+    let data = io::ErrorKind::InvalidData;
+    for (error, word) in [
+        (io::Error::new(data, unknown), "--tls-ca has"),
+        (io::Error::new(data, unwanted), "--tls-certificate and"),
+        (io::Error::new(data, plain), "TLS is spoken"),
+        (io::Error::new(data, "nonsense"), "see that it runs"),
+        (io::ErrorKind::ConnectionRefused.into(), "see that it runs"),
+    ] {
+        let url = "tls://broker:8083".parse().unwrap();
+        let failure = Failure::from(data::SourceError::Broken { url, error });
+        assert_eq!(failure.exit().code(), 8, "{failure}");
+        assert!(failure.to_string().contains(word), "{failure}");
     }
 }
 

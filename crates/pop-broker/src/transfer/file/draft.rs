@@ -98,7 +98,8 @@ impl Draft {
     }
 
     /// Begins a backup of a snapshot of these keyspaces that will be called `to`, or goes on
-    /// with its draft, which is read no faster than the limit.
+    /// with its draft, which is read no faster than the limit. `seen` is told how many rows and
+    /// bytes of that were read.
     ///
     /// # Errors
     ///
@@ -112,8 +113,9 @@ impl Draft {
         at: &SnapshotRef,
         keyspaces: &[Keyspace],
         limiter: &Limiter,
+        seen: impl FnMut(Totals),
     ) -> Result<(Self, Begun), BackupError> {
-        Self::open_on(Arc::new(Files), to, at, keyspaces, limiter).await
+        Self::open_on(Arc::new(Files), to, at, keyspaces, limiter, seen).await
     }
 
     async fn open_on(
@@ -122,13 +124,14 @@ impl Draft {
         at: &SnapshotRef,
         keyspaces: &[Keyspace],
         limiter: &Limiter,
+        seen: impl FnMut(Totals),
     ) -> Result<(Self, Begun), BackupError> {
         let path = partial(to);
         let mut file = claim(&path)?;
         let failed = || BackupError::io(&path, "written");
         let was_empty = file.metadata().map_err(failed())?.len() == 0;
         let again = file.try_clone().map_err(failed())?;
-        let (tally, begun) = match Found::look(&path, again, at, limiter).await {
+        let (tally, begun) = match Found::look(&path, again, at, limiter, seen).await {
             Some(found) => {
                 file.set_len(found.whole_to).map_err(failed())?;
                 file.seek(SeekFrom::Start(found.whole_to))
@@ -176,65 +179,37 @@ impl Draft {
         Ok(())
     }
 
-    /// Says, synced, that all of it is here and where it was asked for, `from`: from then on
-    /// [`Written::left`] finds it without its source.
+    /// Makes sure, synced, that all of it is here.
     ///
     /// # Errors
     ///
-    /// If it is not whole or can't be written, or something has that name.
-    pub fn written(self, from: &str) -> Result<Written, BackupError> {
+    /// If it is not whole or can't be written.
+    pub fn written(self) -> Result<Written, BackupError> {
         let Inner {
             to, partial, disk, ..
         } = &*self.0;
         // Also of a draft that was found whole: who wrote it may have been killed before that.
         let synced = disk.sync(partial, &self.0.state.lock().file);
         synced.map_err(BackupError::io(partial, "written"))?;
-        let file = BackupFile::open(partial)?;
-        if to.exists() {
-            return Err(BackupError::exists(to));
-        }
-        // First, so that a backup that has its name has its manifest.
-        Manifest::of(&file).write(to, from, disk.as_ref())?;
         Ok(Written {
             to: to.clone(),
             partial: partial.clone(),
             disk: Arc::clone(disk),
-            file,
+            file: BackupFile::open(partial)?,
             _lock: self.0,
         })
     }
 }
 
 impl Written {
-    /// What a command with the same source and the same name had written, and not yet read
-    /// again, when it was cut off.
-    ///
-    /// # Errors
-    ///
-    /// If another process reads it.
-    pub fn left(to: &Path, from: &str) -> Result<Option<Self>, BackupError> {
-        let partial = partial(to);
-        let is_left = |file: &BackupFile| Manifest::of(file).is_left(to, from);
-        let Some(file) = BackupFile::open(&partial).ok().filter(is_left) else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
-            to: to.to_owned(),
-            _lock: Arc::new(claim(&partial)?),
-            partial,
-            disk: Arc::new(Files),
-            file,
-        }))
-    }
-
     /// What it has.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.file.digest().1
     }
 
-    /// Reads all of it again, no faster than the limit, and gives it its name; once somebody
-    /// was told that it is there, [`BackupFile::told`] says so.
+    /// Reads all of it again, no faster than the limit, and gives it its name. `from` is where
+    /// it was asked for; once somebody was told that it is there, [`BackupFile::told`] says so.
     ///
     /// # Errors
     ///
@@ -242,23 +217,26 @@ impl Written {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it is what [`left`](Self::left) finds.
+    /// Dropped, it is a draft that [`Draft::open`] finds whole.
     pub async fn finish(
         self,
+        from: &str,
         limiter: &Limiter,
         seen: impl FnMut(Totals),
     ) -> Result<BackupFile, BackupError> {
         let Self {
-            to, partial, disk, ..
+            to,
+            partial,
+            disk,
+            file,
+            ..
         } = &self;
-        if let Err(error) = self.file.verify(limiter, seen).await {
-            // The next command is to ask its source again, and not to find the same damage.
-            Manifest::forget(to);
-            return Err(error);
-        }
+        file.verify(limiter, seen).await?;
         if to.exists() {
             return Err(BackupError::exists(to));
         }
+        // First, so that a backup that has its name has its manifest.
+        Manifest::of(file).write(to, from, disk.as_ref())?;
         let failed = || BackupError::io(to, "named");
         disk.rename(partial, to).map_err(failed())?;
         disk.sync_folder_of(to).map_err(failed())?;
@@ -268,18 +246,50 @@ impl Written {
 
 /// Opens a draft for this process alone.
 fn claim(path: &Path) -> Result<File, BackupError> {
+    loop {
+        if let Some(file) = lock(open(path)?, path)? {
+            return Ok(file);
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File, BackupError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     // It has the bodies of all messages, and the keys of handles.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let failed = || BackupError::io(path, "written");
-    let file = options.open(path).map_err(failed())?;
+    options.open(path).map_err(BackupError::io(path, "written"))
+}
+
+/// Nothing, if that is not the draft any more: who had its lock may have finished it since it
+/// was opened, and a backup that has its name is not to be written.
+fn lock(file: File, path: &Path) -> Result<Option<File>, BackupError> {
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(BackupError::InUse(path.to_owned())),
-        Err(TryLockError::Error(error)) => Err(failed()(error)),
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(BackupError::InUse(path.to_owned())),
+        Err(TryLockError::Error(error)) => return Err(BackupError::io(path, "written")(error)),
     }
+    let is_there = is_at(&file, path).map_err(BackupError::io(path, "read"))?;
+    Ok(is_there.then_some(file))
+}
+
+/// Whether an open file still has this name.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let place = |it: std::fs::Metadata| (it.dev(), it.ino());
+    match std::fs::metadata(path) {
+        Ok(named) => Ok(place(named) == place(file.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Elsewhere files have no number to tell them by.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 fn write_begin(file: &mut File, at: &SnapshotRef) -> io::Result<()> {
@@ -298,7 +308,13 @@ struct Found {
 }
 
 impl Found {
-    async fn look(path: &Path, file: File, at: &SnapshotRef, limiter: &Limiter) -> Option<Self> {
+    async fn look(
+        path: &Path,
+        file: File,
+        at: &SnapshotRef,
+        limiter: &Limiter,
+        mut seen: impl FnMut(Totals),
+    ) -> Option<Self> {
         let records = Records::of(path, file).ok()?;
         let (found, keyspaces, begin) = records.begin().ok()?;
         // The moment may differ: it is that of the draft, the content is the same.
@@ -314,6 +330,7 @@ impl Found {
                 break;
             }
             limiter.acquire(whole.whole_to - begin).await;
+            seen(whole.tally.totals());
         }
         same.then_some(whole)
     }

@@ -60,15 +60,16 @@ async fn written() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("small");
     let unlimited = Limiter::none();
-    let draft = Draft::open(&to, &at(), &KEYSPACES, &unlimited).await;
+    let draft = Draft::open(&to, &at(), &KEYSPACES, &unlimited, |_| {}).await;
     let (draft, _) = draft.unwrap();
     let mut staging: Box<dyn Staging> = Box::new(draft.clone());
     for (keyspace, rows) in rows() {
         staging.load(keyspace, rows).await.unwrap();
     }
     staging.publish().await.unwrap();
-    let written = draft.written("fjall:/data").unwrap();
-    written.finish(&unlimited, |_| {}).await.unwrap();
+    let written = draft.written().unwrap();
+    let named = written.finish("fjall:/data", &unlimited, |_| {});
+    named.await.unwrap();
     fs::read(to).unwrap()
 }
 

@@ -82,7 +82,7 @@ impl Place {
     async fn draft(&self) -> (Draft, Begun) {
         let at = snapshot_ref(SnapshotId(7), Epoch(0), &SpaceMeta::copy("memory", 0));
         let (disk, limiter) = (Arc::clone(&self.disk) as _, Limiter::none());
-        let draft = Draft::open_on(disk, &self.to, &at, &KEYSPACES, &limiter);
+        let draft = Draft::open_on(disk, &self.to, &at, &KEYSPACES, &limiter, |_| {});
         draft.await.unwrap()
     }
 
@@ -101,8 +101,8 @@ impl Place {
 }
 
 async fn finish(draft: Draft) -> std::result::Result<BackupFile, BackupError> {
-    let written = draft.written(FROM)?;
-    written.finish(&Limiter::none(), |_| {}).await
+    let written = draft.written()?;
+    written.finish(FROM, &Limiter::none(), |_| {}).await
 }
 
 const ALL: Named = Named {
@@ -148,6 +148,26 @@ async fn what_can_not_be_synced_gets_no_name_and_is_gone_on_with() {
         finish(draft).await.unwrap();
         assert_eq!(*place.disk.named.lock(), [ALL], "after {syncs}");
     }
+}
+
+// Catches: the lock of a backup that got its name since it was opened, which would be cut to
+// nothing; that of a draft that another took the place of.
+#[cfg(unix)]
+#[test]
+fn a_draft_that_was_finished_before_it_was_locked_is_not_claimed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (to, draft) = (folder.path().join("a"), folder.path().join("a.partial"));
+    let first = claim(&draft).unwrap();
+    let late = [(); 2].map(|()| open(&draft).unwrap());
+    fs::write(&draft, "whole").unwrap();
+    fs::rename(&draft, &to).unwrap();
+    drop(first);
+    let [mut late, later] = late.map(Some);
+    assert!(lock(late.take().unwrap(), &draft).unwrap().is_none());
+    let mut second = claim(&draft).unwrap();
+    assert!(lock(later.unwrap(), &draft).unwrap().is_none());
+    second.write_all(b"another").unwrap();
+    assert_eq!(fs::read(&to).unwrap(), b"whole");
 }
 
 // Mutant: whatever is wrong, the file can't be written.
