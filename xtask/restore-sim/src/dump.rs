@@ -388,10 +388,12 @@ impl World {
         };
         let (stream, sent) = (dump.stream(), dump.sent);
         let (next, credit) = if takes { (sent, u64::MAX) } else { (0, 1) };
+        // Its own limit is an excuse as long as it takes rows.
+        let limited = takes && self.random.chance(1, 2);
         let body = Body::Ack {
             next,
             credit,
-            limited: false,
+            limited,
         };
         self.dump_on(n, Did::Received(Frame { stream, body }));
         let repeat = self.plan.options.repeat_every;

@@ -176,6 +176,7 @@ fn options(random: &mut Random) -> Options {
     options.rate_span = Duration::from_secs(25);
     options.tombstone = Duration::from_secs(8);
     options.checkpoint_bytes = 1 + random.below(300);
+    options.limit_counting = random.chance(1, 2);
     options
 }
 

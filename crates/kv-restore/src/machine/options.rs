@@ -42,6 +42,9 @@ pub struct Options {
     pub rate_min: u64,
     /// See `rate_min`.
     pub rate_span: Duration,
+    /// Whether a source goes by its rate limit also where it only counts, before a resumed
+    /// start, what the receiver has. Off: who comes back is to go on soon.
+    pub limit_counting: bool,
     /// After how many bytes of rows the target makes a point from which a later session goes
     /// on, where its store can.
     pub checkpoint_bytes: u64,
@@ -73,6 +76,7 @@ impl Default for Options {
             repeat_every: Duration::from_secs(1),
             rate_min: 64 << 10,
             rate_span: Duration::from_secs(300),
+            limit_counting: false,
             checkpoint_bytes: 64 << 20,
             tombstone: Duration::from_secs(60),
             reconnects: 0,

@@ -139,6 +139,8 @@ pub(crate) struct Far {
     pub(crate) bytes: u64,
     /// The lowest number that the receiver has not acknowledged.
     pub(crate) acked: u64,
+    /// Bytes of rows that the receiver has from before, as far as they are counted.
+    pub(crate) counted: u64,
 }
 
 /// The state of one sending session.
@@ -234,6 +236,7 @@ impl Sender {
             rows: self.rows,
             bytes: self.sent,
             acked: self.unacked.front().map_or(self.next, |(seq, _)| *seq),
+            counted: self.counted,
         }
     }
 
@@ -305,10 +308,12 @@ impl Sender {
         (self.work, self.local) = (None, None);
         let before = match result {
             Ok(Some(counted)) if !counted.all => {
-                // It is read like any other row, and so it is limited.
                 let all = counted.totals.bytes();
                 let more = all.saturating_sub(self.counted);
                 self.counted = all;
+                if !self.options.limit_counting {
+                    return self.work(Work::Count, now, out, Action::Count);
+                }
                 return self.work(Work::ChargeCount, now, out, Action::Charge(more));
             }
             Ok(Some(counted)) => counted.totals,
@@ -417,7 +422,8 @@ impl Sender {
                 limited,
             } => {
                 let taken = self.acked(now, next, credit, out);
-                if taken || limited {
+                // Once it has all rows nothing that it takes or waits for is of use to it.
+                if (taken || limited) && self.stage == Stage::Streaming {
                     self.taken = None;
                 }
             }
@@ -460,7 +466,7 @@ impl Sender {
         self.credit = self.credit.max(credit);
         let taken = before != (self.unacked.len(), self.credit);
         if self.stage == Stage::Streaming && self.ended && self.unacked.is_empty() {
-            self.stage = Stage::Taken;
+            (self.stage, self.taken) = (Stage::Taken, None);
             out.push(Action::Release);
         }
         self.pump(now, out);

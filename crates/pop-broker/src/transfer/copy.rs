@@ -89,7 +89,7 @@ pub async fn copy(
     options: &CopyOptions,
     mut seen: impl FnMut(&Progress),
 ) -> Result<Copied, RestoreError> {
-    // Once, and where rows are read: before what an earlier command moved they are read, too.
+    // Once, and where rows are read: those that an earlier command moved are counted first.
     let limiter = match source.limiter() {
         Some(own) => {
             own.set(options.rate);

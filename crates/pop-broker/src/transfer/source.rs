@@ -186,6 +186,8 @@ fn patient() -> Options {
 pub(super) fn local_options() -> Options {
     let mut options = patient();
     options.tombstone = Duration::from_secs(1);
+    // Who limits a command limits what it does to this machine.
+    options.limit_counting = true;
     options
 }
 

@@ -267,7 +267,7 @@ fn s51_a_receiver_that_lives_and_takes_nothing_is_ended_and_one_that_takes_littl
 }
 
 // Mutants: it is let go with the end, before that is acknowledged; the clock of rows runs on;
-// none runs.
+// none runs; it begins anew with more credit, or with each word of a limit.
 #[test]
 fn a_source_lets_its_snapshot_go_when_the_receiver_has_all_of_it_and_waits_for_the_outcome() {
     let mut rig = Rig::streaming(1_000);
@@ -277,9 +277,13 @@ fn a_source_lets_its_snapshot_go_when_the_receiver_has_all_of_it_and_waits_for_t
     rig.hear(ack(4, 1_000));
     assert!(rig.released);
     let switches = |rig: &mut Rig, seconds: u64| {
-        for _ in 0..seconds {
+        for n in 0..seconds {
             rig.wait(second(1));
-            rig.hear(ack(4, 1_000));
+            rig.hear(Body::Ack {
+                next: 4,
+                credit: 1_000 + n,
+                limited: n % 2 == 0,
+            });
         }
     };
     switches(&mut rig, 7_100);
@@ -367,9 +371,10 @@ fn s71_however_much_lies_before_a_resumed_start_it_is_counted_to_its_end() {
     rig.failed(ErrorKind::Stalled);
 }
 
-// Mutants: what is counted is free; all of it is charged again with each part.
+// Mutants: what is counted is free, or never is; all of it is charged again with each part;
+// it is no progress.
 #[test]
-fn s53_what_is_counted_before_a_resumed_start_goes_by_the_rate_limit() {
+fn s53_what_is_counted_before_a_resumed_start_goes_by_the_rate_limit_where_that_is_wanted() {
     let resume = Resume {
         after: Position {
             keyspace: 0,
@@ -379,14 +384,26 @@ fn s53_what_is_counted_before_a_resumed_start_goes_by_the_rate_limit() {
     };
     let mut request = request(1);
     request.resume = Some(resume);
-    let mut rig = Rig::new(request, Vec::new());
-    let mut totals = Digest::default();
-    for key in ["a", "b", "c"] {
-        rig.on(Event::Opened(Ok(Some(Counted { totals, all: false }))));
-        totals.add_to(0, &row(0, key).entry);
+    for limit_counting in [true, false] {
+        let options = Options {
+            limit_counting,
+            ..Options::default()
+        };
+        let mut rig = Rig::with(request.clone(), Vec::new(), options);
+        let mut totals = Digest::default();
+        for key in ["a", "b", "c"] {
+            rig.on(Event::Opened(Ok(Some(Counted { totals, all: false }))));
+            totals.add_to(0, &row(0, key).entry);
+        }
+        let bytes = totals.bytes() / 3;
+        assert_eq!(rig.core.far().counted, 2 * bytes);
+        let charges = if limit_counting {
+            vec![0, bytes, bytes]
+        } else {
+            Vec::new()
+        };
+        assert_eq!((rig.charges, rig.counts), (charges, 3));
     }
-    let bytes = totals.bytes() / 3;
-    assert_eq!((rig.charges, rig.counts), (vec![0, bytes, bytes], 3));
 }
 
 // Mutants: NoLocalDeadline, NoKeepAlive.
