@@ -58,7 +58,7 @@ pub(super) struct Backup {
     /// The file that is to be made, or a folder for it
     ///
     /// In a folder it is called after the moment of the backup. What was cut there and can't be
-    /// gone on with any more stays until it is deleted; each command tells of it.
+    /// gone on with any more stays until it is deleted; each command that begins anew tells of it.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
 
@@ -159,7 +159,7 @@ impl Backup {
         let url = url.map_err(|error| Failure::because(Exit::Usage, &error))?;
         of_folders_alone(self.not_owned)?;
         let broker = data::Source::new(url, &self.remote.credentials()?)?;
-        // By their names the last one is the newest, and the others' are gone sooner.
+        // The newest: the snapshots of the others are gone sooner.
         let cut = left::all(&self.to, &self.from)?.pop();
         let held = broker.snapshot(cut.map(|(_, id)| id)).await?;
         let (at, peer) = (held.at.clone(), broker.peer());
@@ -237,7 +237,7 @@ impl Backup {
         match &begun {
             Begun::Anew => {}
             Begun::Instead => complain(
-                "an earlier backup was cut, and its source does not have that snapshot any more: beginning anew, with the content of now",
+                "an earlier backup was cut, and is of another snapshot than the source has: beginning anew, with the content of now",
             ),
             // It is said once the session takes it up.
             Begun::Behind(_) => {}

@@ -11,6 +11,8 @@ use pop_broker::{
     transfer::{LocationError, SourceError, file::BackupError},
 };
 
+use rustls::AlertDescription;
+
 use super::{Exit, Failure, exit::ROOM};
 
 /// A transfer, as it is called when it fails.
@@ -261,7 +263,17 @@ fn of_tls(error: &io::Error) -> Option<&'static str> {
         rustls::Error::InvalidCertificate(_) => {
             "see that --tls-ca has what signed the certificate of that broker, and that this is of the host in the URL and not out of date"
         }
-        rustls::Error::AlertReceived(_) => {
+        rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::NoCertificate
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied,
+        ) => {
             "see that --tls-certificate and --tls-key are given, and signed by what that broker has as --data-tls-client-ca"
         }
         _ => "see that TLS is spoken there: with --data-tls-certificate and --data-tls-key",

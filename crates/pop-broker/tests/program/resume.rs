@@ -122,8 +122,8 @@ async fn a_restore_and_a_migration_that_were_killed_go_on_with_what_they_had_mov
 
 /// The copy is the one that was begun: without what was sent since. That of a broker that was
 /// started anew is another.
-/// Mutants: `bootstrap` asks for any snapshot; `backup` for that of the first draft of a folder,
-/// or without a word of those that it leaves.
+/// Mutants: `bootstrap` asks for any snapshot; `backup` for that of the first draft of a folder
+/// or of the last by name, or without a word of those that it leaves.
 #[tokio::test]
 async fn a_copy_that_was_killed_goes_on_as_long_as_its_snapshot_is_kept() {
     let bench = Bench::new();
@@ -138,7 +138,7 @@ async fn a_copy_that_was_killed_goes_on_as_long_as_its_snapshot_is_kept() {
     let folder = bench.path("backups");
     std::fs::create_dir(&folder).unwrap();
     let backup = ["backup", "--from", &from, "--to", folder.to_str().unwrap()];
-    let (old, draft) = (bench.path("old"), folder.join("a.backup.partial"));
+    let (old, draft) = (bench.path("old"), folder.join("weekly.backup.partial"));
     done(&["backup", "--from", &from, "--to", old.to_str().unwrap()]);
     std::fs::rename(old, &draft).unwrap();
     let left = kill_in_the_middle(&backup);

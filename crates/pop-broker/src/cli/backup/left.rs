@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use kv_restore::SnapshotId;
@@ -17,26 +18,36 @@ pub(super) fn untold(to: &Path, from: &str) -> Option<BackupFile> {
 }
 
 /// What may be gone on with, if its snapshot is still there: the drafts and the backups of
-/// that name, or in that folder.
+/// that name, or in that folder, in the order in which they were written last.
 pub(super) fn all(to: &Path, from: &str) -> Result<Vec<(PathBuf, SnapshotId)>, BackupError> {
     let mut all = Vec::new();
     for to in names(to)? {
         let is_left = |file: &BackupFile| file.is_untold(from);
-        if let Some(at) = Draft::snapshot_of(&to) {
-            all.push((to, at.id));
+        if let Some(at) = Draft::left(&to) {
+            all.push((written(&draft(&to)), to, at.id));
         } else if let Some(file) = BackupFile::open(&to).ok().filter(is_left) {
-            all.push((to, file.at().id));
+            all.push((written(&to), to, file.at().id));
         }
     }
-    Ok(all)
+    all.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+    Ok(all.into_iter().map(|(_, to, id)| (to, id)).collect())
 }
 
 /// In a folder: the files of the drafts.
 pub(super) fn drafts(to: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let names = names(to)?;
-    let drafts = names.iter().filter(|it| Draft::snapshot_of(it).is_some());
-    let file = |to: &PathBuf| format!("{}{PARTIAL}", to.display()).into();
-    Ok(drafts.map(file).collect())
+    let drafts = names.iter().filter(|it| Draft::left(it).is_some());
+    Ok(drafts.map(|it| draft(it)).collect())
+}
+
+fn draft(to: &Path) -> PathBuf {
+    let mut file = to.as_os_str().to_owned();
+    file.push(PARTIAL);
+    file.into()
+}
+
+fn written(file: &Path) -> Option<SystemTime> {
+    fs::metadata(file).and_then(|it| it.modified()).ok()
 }
 
 /// In a folder: the others that are whole, which nobody was told of.

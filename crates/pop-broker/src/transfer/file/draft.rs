@@ -90,11 +90,14 @@ fn partial(to: &Path) -> PathBuf {
 }
 
 impl Draft {
-    /// Which snapshot the draft of `to` is of, if there is one that says so.
+    /// Which snapshot the draft of `to` is of, if one was left there that says so: one that
+    /// somebody still writes is not.
     #[must_use]
-    pub fn snapshot_of(to: &Path) -> Option<SnapshotRef> {
-        let records = Records::open(&partial(to)).ok()?;
-        Some(records.begin().ok()?.0)
+    pub fn left(to: &Path) -> Option<SnapshotRef> {
+        let partial = partial(to);
+        let file = File::open(&partial).ok()?;
+        file.try_lock_shared().ok()?;
+        Some(Records::of(&partial, file).ok()?.begin().ok()?.0)
     }
 
     /// Begins a backup of a snapshot of these keyspaces that will be called `to`, or goes on
@@ -244,13 +247,18 @@ impl Written {
     }
 }
 
+/// Others finish it no more often than this between an open and its lock; a file system whose
+/// files have other numbers each time would have it go on for ever.
+const CLAIMS_MAX: usize = 100;
+
 /// Opens a draft for this process alone.
 fn claim(path: &Path) -> Result<File, BackupError> {
-    loop {
+    for _ in 0..CLAIMS_MAX {
         if let Some(file) = lock(open(path)?, path)? {
             return Ok(file);
         }
     }
+    Err(BackupError::InUse(path.to_owned()))
 }
 
 fn open(path: &Path) -> Result<File, BackupError> {

@@ -180,3 +180,15 @@ fn a_full_disk_is_said_to_be_full() {
         assert_eq!(unwritten(error.into()).kind(), kind);
     }
 }
+
+// Mutant: no look at its lock.
+#[tokio::test]
+async fn a_draft_that_is_being_written_or_read_again_is_not_left_over() {
+    let place = Place::new();
+    let draft = place.write().await.unwrap();
+    assert_eq!(Draft::left(&place.to), None);
+    let written = draft.written().unwrap();
+    assert_eq!(Draft::left(&place.to), None);
+    drop(written);
+    assert_eq!(Draft::left(&place.to).unwrap().id, SnapshotId(7));
+}
