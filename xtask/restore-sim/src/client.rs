@@ -14,8 +14,10 @@ use crate::{
     world::World,
 };
 
-// Longer than all bounds of a session one after another.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(600);
+// Longer than all bounds of a session one after another: with a source that closes after each
+// chunk, which has a row at least, and one that does not send any and is given up after two
+// spans of the minimum rate, some 75 s for each of 14 rows.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1_500);
 const TRIES: u64 = 3;
 
 /// Somebody who waits.

@@ -18,7 +18,7 @@ use crate::{
 };
 
 // What a schedule can need at most, with all its bounds exhausted one after another.
-const QUIET_WITHIN: Duration = Duration::from_secs(2_000);
+const QUIET_WITHIN: Duration = Duration::from_secs(6_000);
 const STEPS_MAX: u64 = 200_000;
 
 #[derive(Debug)]
