@@ -422,7 +422,8 @@ impl Sender {
                 limited,
             } => {
                 let taken = self.acked(now, next, credit, out);
-                // Once it has all rows nothing that it takes or waits for is of use to it.
+                // With all rows it owes the outcome alone: neither credit nor its limit puts
+                // that off.
                 if (taken || limited) && self.stage == Stage::Streaming {
                     self.taken = None;
                 }

@@ -12,7 +12,7 @@ use kv_restore::{Damage, ErrorKind, Target};
 use pop_broker::data::{self, ByteRate, SourceUrl};
 use pop_broker::transfer::{
     Location, Manifest, Source, copy,
-    file::{BackupError, BackupFile, Begun, Draft, PARTIAL, Totals, Written},
+    file::{BackupError, BackupFile, Begun, Draft, Totals, Written},
     moment, place,
 };
 
@@ -253,7 +253,7 @@ impl Backup {
                 what: "backup",
                 from,
                 to,
-                kept: &format!("what is written stays in {}{PARTIAL}", to.display()),
+                kept: &format!("what is written stays in {}", Draft::path(to).display()),
             };
             moved = Some(self.copy(source, target, &draft, &transfer).await?);
         }

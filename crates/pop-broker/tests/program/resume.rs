@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use crate::{
@@ -33,19 +33,24 @@ async fn stop(mut broker: Process) {
     broker.end(END_MAX).await.unwrap();
 }
 
-/// Begins a command, and kills it when it says for the first time how much it moved: after 5 s
-/// of that, with two points of 4 MiB behind it. A restore reads its backup first, and a backup
-/// tells of those that it leaves: what is said until then.
-fn kill_in_the_middle(arguments: &[&str]) -> String {
+/// Begins a command at a rate: its process, and the lines that it says while it works.
+fn begin(arguments: &[&str], rate: &str) -> (Child, impl Iterator<Item = String> + use<>) {
     let mut child = Command::new(BINARY)
         .args(arguments)
-        .args(["--rate", "2M"])
+        .args(["--rate", rate])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let said = BufReader::new(child.stderr.take().unwrap());
-    let mut lines = said.lines().map(|it| it.unwrap());
+    (child, said.lines().map(|it| it.unwrap()))
+}
+
+/// Begins a command, and kills it when it says for the first time how much it moved: after 5 s
+/// of that, with two points of 4 MiB behind it. A restore reads its backup first, and a backup
+/// tells of those that it leaves: what is said until then.
+fn kill_in_the_middle(arguments: &[&str]) -> String {
+    let (mut child, mut lines) = begin(arguments, "2M");
     let is_before = |it: &str| it.contains("reading the backup") || it.contains("beginning anew");
     let mut before = String::new();
     let line = lines.find(|it| {
@@ -218,15 +223,7 @@ async fn a_backup_that_was_killed_while_it_was_read_again_asks_its_source_anew()
     let (from, file) = (url(&broker), bench.path("a.backup"));
     let to = file.to_str().unwrap();
     let backup = ["backup", "--from", &from, "--to", to];
-    let mut child = Command::new(BINARY)
-        .args(backup)
-        .args(["--rate", "256K"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = BufReader::new(child.stderr.take().unwrap());
-    let mut lines = said.lines().map(|it| it.unwrap());
+    let (mut child, mut lines) = begin(&backup, "256K");
     assert!(lines.any(|it| it.contains("reading the backup again")));
     assert_eq!(shown(&broker, "snapshots"), 0);
     assert!(

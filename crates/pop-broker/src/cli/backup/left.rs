@@ -24,7 +24,7 @@ pub(super) fn all(to: &Path, from: &str) -> Result<Vec<(PathBuf, SnapshotId)>, B
     for to in names(to)? {
         let is_left = |file: &BackupFile| file.is_untold(from);
         if let Some(at) = Draft::left(&to) {
-            all.push((written(&draft(&to)), to, at.id));
+            all.push((written(&Draft::path(&to)), to, at.id));
         } else if let Some(file) = BackupFile::open(&to).ok().filter(is_left) {
             all.push((written(&to), to, file.at().id));
         }
@@ -37,13 +37,7 @@ pub(super) fn all(to: &Path, from: &str) -> Result<Vec<(PathBuf, SnapshotId)>, B
 pub(super) fn drafts(to: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let names = names(to)?;
     let drafts = names.iter().filter(|it| Draft::left(it).is_some());
-    Ok(drafts.map(|it| draft(it)).collect())
-}
-
-fn draft(to: &Path) -> PathBuf {
-    let mut file = to.as_os_str().to_owned();
-    file.push(PARTIAL);
-    file.into()
+    Ok(drafts.map(|it| Draft::path(it)).collect())
 }
 
 fn written(file: &Path) -> Option<SystemTime> {

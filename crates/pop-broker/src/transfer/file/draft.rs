@@ -83,18 +83,20 @@ struct State {
 }
 
 /// The name of the draft of a backup.
-fn partial(to: &Path) -> PathBuf {
-    let mut name = to.as_os_str().to_owned();
-    name.push(PARTIAL);
-    name.into()
-}
-
 impl Draft {
+    /// The file of the draft of `to`.
+    #[must_use]
+    pub fn path(to: &Path) -> PathBuf {
+        let mut name = to.as_os_str().to_owned();
+        name.push(PARTIAL);
+        name.into()
+    }
+
     /// Which snapshot the draft of `to` is of, if one was left there that says so: one that
     /// somebody still writes is not.
     #[must_use]
     pub fn left(to: &Path) -> Option<SnapshotRef> {
-        let partial = partial(to);
+        let partial = Self::path(to);
         let file = File::open(&partial).ok()?;
         file.try_lock_shared().ok()?;
         Some(Records::of(&partial, file).ok()?.begin().ok()?.0)
@@ -129,7 +131,7 @@ impl Draft {
         limiter: &Limiter,
         seen: impl FnMut(Totals),
     ) -> Result<(Self, Begun), BackupError> {
-        let path = partial(to);
+        let path = Self::path(to);
         let mut file = claim(&path)?;
         let failed = || BackupError::io(&path, "written");
         let was_empty = file.metadata().map_err(failed())?.len() == 0;

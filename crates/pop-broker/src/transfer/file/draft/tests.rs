@@ -117,7 +117,7 @@ const ALL: Named = Named {
 async fn what_has_the_name_of_a_backup_survives_a_power_cut() {
     let place = Place::new();
     let draft = place.write().await.unwrap();
-    assert!(place.disk.is_durable(&partial(&place.to)));
+    assert!(place.disk.is_durable(&Draft::path(&place.to)));
     finish(draft).await.unwrap();
     assert_eq!(*place.disk.named.lock(), [ALL]);
 
